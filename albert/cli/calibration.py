@@ -141,11 +141,11 @@ def _fit(
     probabilities, labels = rows["probabilities"], rows["label_ids"]
     scores: dict[str, float] = {}
     record: dict[str, Any] = {}
+    choice = None
     if flags.choose_thresholds:
         choice = label_thresholds.choose(names, probabilities, labels)
         decision = dataclasses.replace(decision, thresholds=choice.thresholds)
-        scores, record["thresholds"] = choice.results(), choice.to_json()
-        logging.info("%s\n%s", choice.describe(), choice.table())
+        scores = choice.results()
     per_text = labels.shape[1] if labels.ndim > 1 else 1
     if labels.ndim > 1:
         probabilities, labels = calibration.as_choices(probabilities, labels)
@@ -157,6 +157,10 @@ def _fit(
         scores |= measured.results()
         logging.info("%s", measured.describe())
     plain = decision.with_temperature(temperature)
+    if choice:
+        choice = choice.moved(plain.thresholds)
+        record["thresholds"] = choice.to_json()
+        logging.info("%s\n%s", choice.describe(), choice.table())
     scores |= label_thresholds.lines(names, plain)
     if flags.max_error is None:
         return plain, scores, record

@@ -421,6 +421,26 @@ def num_kept(settings: Settings, evaluates: bool) -> int:
     return 0 if keeps_all else settings.max_kept
 
 
+def _with_metric(settings: Settings, task: contracts.Task) -> contracts.Task:
+    """Returns the task with the metric that picks the best checkpoint.
+
+    Without training it is the one by which the folder's best was picked.
+    """
+    schedule, folder = settings.schedule, settings.output_dir
+    if settings.do_train:
+        return schedule.with_metric(task)
+    recorded, of_training = run_record.metric_of_result(folder)
+    if schedule.metric_for_best not in (None, recorded) and of_training:
+        raise file_io.InputError(
+            f"--metric_for_best={schedule.metric_for_best}: the best checkpoint in {folder} was "
+            f"picked by {recorded} while it trained, and its results are those of that "
+            "checkpoint; omit the flag"
+        )
+    if schedule.metric_for_best is None and recorded and recorded in task.metrics:
+        return dataclasses.replace(task, best_metric=recorded)
+    return schedule.with_metric(task)
+
+
 def apply_options(
     settings: Settings, prepared: Prepared, run: "stages.Run"
 ) -> tuple[contracts.Task, contracts.Data]:
@@ -428,7 +448,7 @@ def apply_options(
     from albert.data import record_values
     from albert.training import frozen_encoder
 
-    task, frozen = settings.schedule.with_metric(prepared.task), settings.frozen
+    task, frozen = _with_metric(settings, prepared.task), settings.frozen
     data = prepared.data.with_limits(record_values.limits_of_model(run.model_config))
     if settings.do_train:
         frozen_encoder.check_resume(settings.output_dir, frozen.freeze_encoder)

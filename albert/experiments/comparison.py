@@ -180,6 +180,8 @@ def compare(
     name = metric or _common_metric(sides)
     minimize = results.is_loss(name.removeprefix(comparison_sides.TEST))
     _check_metric(sides, name)
+    if name.startswith(comparison_sides.TEST):
+        _check_same_test_data(sides)
     names = [side.name for side in sides]
     if baseline is not None and baseline not in names:
         raise file_io.InputError(f"baseline={baseline}: expected one of {', '.join(names)}")
@@ -281,6 +283,17 @@ def _check_metric(sides: Sequence[RunGroup], metric: str) -> None:
             raise file_io.InputError(
                 f"metric={metric}: {side.name} has no such score; its scores are {names}"
             )
+
+
+def _check_same_test_data(sides: Sequence[RunGroup]) -> None:
+    """Rejects sides whose test scores are of other data, where the data are known."""
+    bases = {
+        run.folder: evaluation_basis.Basis(run.tested_on["sha256"], run.tested_on["path"])
+        for side in sides
+        for run in side.counted
+        if run.tested_on
+    }
+    evaluation_basis.check_same([*bases], [*bases.values()])
 
 
 # --- a pair ---------------------------------------------------------------------------------------

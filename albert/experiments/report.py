@@ -203,7 +203,7 @@ def _test_text(run: Run) -> str:
     """Returns the score of a run on test data; "" without one."""
     if run.test_score is None:
         return ""
-    path = run.record["inputs"].get("predict_data", {}).get("path")
+    path = (run.tested_on or {}).get("path")
     step = run.record["test"]["step"]
     result = f"{run.best_metric} (test) {run.test_score:.6g} at step {step}"
     return f"{result} of {path}" if path else result
@@ -239,6 +239,7 @@ def _attempts(run: Run, axis: Axis) -> Iterator[Block]:
 def _evaluations(run: Run) -> Block:
     """Returns the table of all evaluations, a row per step, the best one marked."""
     rows = [row for row in run.rows if row.get("kind") == "eval"]
+    rows.sort(key=lambda row: row["step"])  # That of the best is written again by evaluations.
     names = run.names("eval")
     if "eval_loss" in names and "loss" in names:
         names.remove("loss")  # a duplicate under another name

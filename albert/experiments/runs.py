@@ -312,6 +312,11 @@ class Run:
         return inputs.get("predict_data") if inputs else None
 
     @property
+    def tested_on(self) -> dict[str, Any] | None:
+        """Returns {"path", "sha256", …} of the data of its test scores; None if unknown."""
+        return self.record.get(run_record.TESTED_ON)
+
+    @property
     def predicted_step(self) -> int | None:
         """Returns the step of the checkpoint of its prediction files; None if it is unknown."""
         return ((self._predicting_session or {}).get("predicted") or {}).get("step")

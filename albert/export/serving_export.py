@@ -89,8 +89,7 @@ def export(
         raise file_io.InputError(
             f"model_dir={model_dir} is an exported model; give the output_dir of its training"
         )
-    trained = kinds.read_folder(model_dir)
-    model_folder.warn_of_decision(trained.decision, trained.source.checkpoint or "")
+    trained = model_folder.without_broken_promise(kinds.read_folder(model_dir))
 
     calibration = check = None
     if calibration_file:

@@ -23,7 +23,7 @@ _MAX_FIELD = 2**31 - 1  # characters of a csv field; by default Python reads 131
 _PLAIN_NAME = re.compile(r"[^\s,'\"]([^,'\"\t\r\n]*[^\s,'\"])?")
 NOT_IN_NAMES = r"[\t\r\n\ud800-\udfff]"  # tabs, line breaks, halves of surrogate pairs
 # Python does not parse numbers with thousands of digits.
-_WHOLE_WITH_POINT = re.compile(r"([-+]?\d{1,1000})\.0*")
+_WHOLE_WITH_POINT = re.compile(r"([-+]?(?:0|[1-9]\d{0,999}))\.0*")
 
 _LONE_RETURN = (
     "it has a carriage return outside of quotation marks; end lines with LF or CRLF, and put texts "

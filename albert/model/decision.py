@@ -81,11 +81,13 @@ class Decision:
 
     def describe(self, answered: int, total: int) -> str:
         """Says how many of some texts the model has answered, and what that promises."""
+        of_dev = "" if self.coverage is None else f"; {self.coverage:.1%} of the dev data"
+        promise = ""
+        if self.max_error is not None:
+            promise = f", so that at most {self.max_error:.2%} of the answers are wrong"
         return (
-            f"Answered {answered} of {total} texts ({answered / total:.1%}; "
-            f"{self.coverage or 0:.1%} of the dev data), so that at most "
-            f"{self.max_error or 0:.2%} of the answers are wrong; the model abstains below a "
-            f"probability of {self.min_probability:.4f}"
+            f"Answered {answered} of {total} texts ({answered / total:.1%}{of_dev}){promise}; the "
+            f"model abstains below a probability of {self.min_probability:.4f}"
         )
 
     @property

@@ -398,13 +398,26 @@ def described_decision(path: str) -> decisions.Decision:
     return _checked(path, decisions.Decision.from_settings, described_settings(path) or {})
 
 
-def warn_of_decision(decision: decisions.Decision, prefix: str) -> None:
-    """Warns if a decision was found with the checkpoint of another step than that of `prefix`."""
+def without_broken_promise(folder: ModelFolder) -> ModelFolder:
+    """Returns a folder that promises no error rate which was found with another checkpoint."""
+    decision = folder.decision
+    if not warn_of_decision(decision, folder.source.checkpoint or ""):
+        return folder
+    decision = dataclasses.replace(decision, max_error=None, coverage=None)
+    return dataclasses.replace(folder, settings={**folder.settings, **decision.settings})
+
+
+def warn_of_decision(decision: decisions.Decision, prefix: str) -> bool:
+    """Warns if a decision was found with the checkpoint of another step than that of `prefix`.
+
+    Returns:
+      Whether it warned.
+    """
     from albert.model import checkpoints
 
     step = None if decision.step is None else checkpoints.read_step(prefix)
     if step in (None, decision.step):  # a checkpoint without a step may be the right one
-        return
+        return False
     parts = ["temperature", *(["thresholds"] if decision.thresholds else [])]
     promise = ""
     if decision.may_abstain:
@@ -416,6 +429,7 @@ def warn_of_decision(decision: decisions.Decision, prefix: str) -> None:
         os.path.join(os.path.dirname(prefix), sources.DESCRIPTION_NAME), decision.step,
         os.path.basename(prefix), step, " and ".join(parts), promise,
     )  # fmt: skip
+    return True
 
 
 def _checked(path: str, make: Callable[[_Json], _Made], settings: _Json) -> _Made:

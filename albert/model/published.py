@@ -87,9 +87,16 @@ def vocabulary(path: str, pattern: str) -> str:
     folder = local_path(path)
     if folder == path and not file_io.is_dir(path):
         return path
-    names = fnmatch.filter(file_io.listdir(folder), pattern)
+    files = file_io.listdir(folder)
+    names = fnmatch.filter(files, pattern)
     if len(names) != 1:
-        raise file_io.InputError(f"expected one vocabulary {pattern} in {path}, found {names}")
+        kinds = {SPM_PATTERN: "spm_model_file", VOCAB_PATTERN: "vocab_file"}
+        others = [name for other, name in kinds.items() if fnmatch.filter(files, other)]
+        remedy = f"; it has a vocabulary for {others[0]}" if others and not names else ""
+        raise file_io.InputError(
+            f"{kinds[pattern]}: expected one vocabulary {pattern} in {path}, found "
+            f"{', '.join(names) or 'none'}{remedy}"
+        )
     return os.path.join(folder, names[0])
 
 

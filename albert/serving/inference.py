@@ -103,7 +103,6 @@ def find(path: str | FoundModel, *names: str) -> FoundModel:
         run_record.log_remarks(path, folder.remarks)
         return FoundModel(folder.model, folder)
     with requirements.explained():
-        model = FoundModel(kinds.read_folder(path, *names))
-        model_folder.warn_of_decision(model.folder.decision, model.folder.source.checkpoint or "")
+        model = FoundModel(model_folder.without_broken_promise(kinds.read_folder(path, *names)))
     run_record.log_remarks(path, run_record.read_remarks(path))
     return model

@@ -5,6 +5,7 @@ a row, for messages, and `head` that of the model to start from, None if it has 
 """
 
 import dataclasses
+import decimal
 import functools
 import os
 import re
@@ -43,10 +44,10 @@ _MAX_NUMBERED_CLASSES = 20  # more whole numbers with a decimal point are measur
 
 
 def label_order(names: Collection[str]) -> tuple[str, ...]:
-    """Sorts label names by id: whole numbers by value, everything else alphabetically."""
-    # Python does not parse numbers with thousands of digits.
-    numbers = all(re.fullmatch(r"[-+]?\d{1,1000}", name) for name in names)
-    return tuple(sorted(names, key=(lambda name: (int(name), name)) if numbers else None))
+    """Sorts label names by id: numbers by value, everything else alphabetically."""
+    numbers = all(re.fullmatch(r"[-+]?\d{1,1000}(\.\d{0,1000})?", name) for name in names)
+    by_value = functools.partial(sorted, key=lambda name: (decimal.Decimal(name), name))
+    return tuple(by_value(names) if numbers else sorted(names))
 
 
 def find_positive(names: Iterable[str]) -> str:

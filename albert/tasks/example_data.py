@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import functools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -10,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from albert.io import file_io
-from albert.tasks import outcomes
+from albert.tasks import outcomes, prediction_files
 from albert.text import model_inputs
 from albert.training import contracts
 
@@ -153,6 +154,7 @@ class ExampleData(contracts.Data, Generic[E]):
           prefix: path of the checkpoint that computed the rows.
         """
         outcomes.remove(output_dir)
+        file_io.remove(os.path.join(output_dir, prediction_files.SCORES))
         scores = self.write_files(output_dir, rows, ids)
         known = self.outcomes(rows, ids)
         if known is not None:

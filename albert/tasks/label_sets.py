@@ -3,6 +3,7 @@
 For arguments see also `custom`. `form` is how rows name labels.
 """
 
+import ast
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -93,12 +94,25 @@ class LabelFormat:
             names = [tables.as_name(item) for item in value]
         elif isinstance(value, str):
             names = [name.strip() for name in value.split(self.separator)] if value.strip() else []
+            if _is_list(value):
+                raise file_io.InputError(
+                    f"{place}: column {column!r} looks like a list, {value.strip()!r}; write the "
+                    f"names with {self.separator!r} between (label_separator), or use a .jsonl file"
+                )
         if not all(map(tables.is_name, names)):
             raise file_io.InputError(
                 f"{place}: column {column!r} must be a list of names of labels, or names with "
                 f"{self.separator!r} between (label_separator), or empty; found {value!r}"
             )
         return list(dict.fromkeys(names))
+
+
+def _is_list(value: str) -> bool:
+    """Returns whether a cell is a list in Python or JSON, as pandas writes it."""
+    try:
+        return isinstance(ast.literal_eval(value.strip()), list)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
 
 
 def _read_bit(row: Mapping[str, Any], column: str, place: str) -> bool:

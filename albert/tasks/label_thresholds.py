@@ -82,13 +82,19 @@ class Choice:
         """The thresholds by label id."""
         return tuple(row.threshold for row in self.rows)
 
+    def moved(self, thresholds: Sequence[float]) -> "Choice":
+        """Returns the same choice with the thresholds, by label id, at another temperature."""
+        pairs = zip(self.rows, thresholds, strict=True)
+        rows = tuple(dataclasses.replace(row, threshold=value) for row, value in pairs)
+        return dataclasses.replace(self, rows=rows)
+
     def results(self) -> dict[str, float]:
         """Returns ``cross_fitted_f1_<label>`` and the cross-fitted `means`, for results by name."""
         rows = {f"{_CROSS_FITTED}f1_{row.name}": row.f1_cross_fitted for row in self.rows}
         return rows | {f"{_CROSS_FITTED}{name}": pair[1] for name, pair in self.means.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the attributes, before a new temperature, and ``text`` as a JSON-ready dict."""
+        """Returns the attributes and ``text`` as a JSON-ready dict."""
         return {**dataclasses.asdict(self), "text": self.describe()}
 
     def describe(self) -> str:

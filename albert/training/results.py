@@ -267,10 +267,11 @@ def short_line(metrics: Scores, form: ResultsFormat, best: str | None = None) ->
     if metrics.get("loss") == metrics.get("eval_loss"):
         hidden.add("loss" if best == "eval_loss" else "eval_loss")
     shown = {name: value for name, value in sorted(metrics.items()) if name not in hidden}
-    return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
+    return "  ".join(f"{name} {short(value)}" for name, value in shown.items())
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Returns a score for a line of text, with four digits."""
     if isinstance(value, int):
         return str(value)
     return UNDEFINED if np.isnan(value) else f"{value:.4g}"

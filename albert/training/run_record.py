@@ -31,15 +31,15 @@ AVERAGE = "average"  # kind of a line with the scores of averaged weights
 OWN = "own"  # of a session that has not begun to train: what the record does not have of it
 EARLIER = "earlier_"  # prefix of the kind of a line with scores on other data
 PREDICT = "predict"
+TESTED_ON = "tested_on"  # the data of the scores in "test"
 _TEXT, _OPTIONAL = str, (str, NoneType)
 _STEP = (int, NoneType)
 _SCORES = {"step": int, "*": (*json_shapes.NUMBER, NoneType)}
 _RESULT = (dict, NoneType)  # of _SCORES
 _BASELINE = {"*": (*json_shapes.NUMBER, NoneType)}
 _FLAGS = {"*": {"value": json_shapes.ANY, "source": _TEXT}}
-_INPUTS = {
-    "*": {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
-}
+_INPUT = {"path": _TEXT, "bytes": _STEP, "sha256": _OPTIONAL, "count?": int, "files?": [_TEXT]}
+_INPUTS = {"*": _INPUT}
 _CLASSES = [{"name": _TEXT, "labels": int, "predictions": int, "right": int}]
 _COST = {"steps": int, "*": json_shapes.NUMBER}
 _BASIS = {
@@ -60,7 +60,7 @@ _RECORD = {
     "inputs": _INPUTS, "task?": _TEXT, "best_metric?": _TEXT, "parameters": _RESULT,
     "started": _TEXT, "ended": _OPTIONAL, "status": _TEXT, "message?": _TEXT,
     "sessions": [_SESSION], "result": _RESULT, "evaluated?": int, "baseline?": _BASELINE,
-    "test?": _RESULT, "cost?": _COST, "remarks?": [_TEXT],
+    "test?": _RESULT, f"{TESTED_ON}?": _INPUT, "cost?": _COST, "remarks?": [_TEXT],
     "classes?": _CLASSES, "measured_on?": _BASIS, "class_weights?": {"*": json_shapes.NUMBER},
     "calibration?": {"step": int, "*": {"*": json_shapes.ANY}},
 }  # fmt: skip
@@ -172,11 +172,17 @@ def log_remarks(folder: str, remarks: Sequence[str]) -> None:
         logging.warning("The model of %s: %s", folder, "; ".join(remarks))
 
 
-def read_remarks(folder: str) -> list[str]:
-    """Returns `stuck_runs.remarks` on the run of a folder; [] without a readable record."""
+def read_remarks(folder: str, last: bool = False) -> list[str]:
+    """Returns `stuck_runs.remarks` on the run of a folder; [] without a readable record.
+
+    Args:
+      last: none if the last evaluation was on something else than the result that they judge.
+    """
     try:
         if file_io.exists(os.path.join(folder, RUN)):
-            return stuck_runs.remarks(folder, read(folder))
+            record = read(folder)
+            is_other = last and find_other_basis(record)
+            return [] if is_other else stuck_runs.remarks(folder, record)
     except file_io.InputError as error:
         logging.warning("Whether the model has learned is unknown: %s", error)
     return []
@@ -510,7 +516,8 @@ def set_result(
             if not owner["classes"]:
                 del owner["classes"]
         if (record.get("test") or {}).get("step") != record["result"]["step"]:
-            record.pop("test", None)  # scores of a checkpoint that is no longer the best
+            for name in ("test", TESTED_ON):  # scores of a checkpoint that is no longer the best
+                record.pop(name, None)
         if (record.get("calibration") or {}).get("step") != record["result"]["step"]:
             record.pop("calibration", None)
 
@@ -540,6 +547,7 @@ def set_test(folder: str, checkpoint: str, step: int, scores: Json) -> None:
         session["test"] = {"step": step, **scores}
         if os.path.abspath(os.path.dirname(checkpoint)) == os.path.abspath(folder):
             record["test"] = session["test"]
+            record.pop(TESTED_ON, None)  # until the end of the session
 
     change_session(folder, change)
 
@@ -570,6 +578,11 @@ def set_calibration(folder: str, calibration: Json) -> None:
         record["remarks"] = stuck_runs.remarks(folder, record)
 
     change_session(folder, change)
+
+
+def drop_calibration(folder: str) -> None:
+    """Removes what was found about probabilities: a run that trains again makes them anew."""
+    change_session(folder, lambda record, session: record.pop("calibration", None))
 
 
 def set_model(folder: str, task: str, best_metric: str, total: int, trained: int) -> None:
@@ -611,6 +624,16 @@ def takes_scores(record: Json, session: Json) -> bool:
 def read_basis(folder: str) -> Basis:
     """Reads what the result of a folder's run was measured on."""
     return basis_of_result(folder, read(folder))
+
+
+def metric_of_result(folder: str) -> tuple[str | None, bool]:
+    """Returns the metric that picked the result of a folder's run, and whether while it trained."""
+    if not file_io.exists(os.path.join(folder, RUN)):
+        return None, False
+    record = read(folder)
+    session = session_of_result(record)
+    metric = basis_of_result(folder, record).metric if session else None
+    return metric, bool(session and trains(session))
 
 
 def basis_of_result(folder: str, record: Json) -> Basis:

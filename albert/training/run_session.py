@@ -227,6 +227,10 @@ def _end(folder: str, status: str, message: str | None = None) -> None:
         session.update(ended)
         if run_record.changes_status(record, session):
             record.update(ended)
+        if "test" in session and session["test"] == record.get("test"):
+            inputs = session.get("inputs") or record["inputs"]
+            if tested := inputs.get(run_record.SCORED_DATA[1]):
+                record[run_record.TESTED_ON] = tested
         if run_record.OWN in session:
             # A session that failed may have evaluated, but its predictions did not end.
             roles = ["eval_data"] if session["result"] else []

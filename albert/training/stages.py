@@ -117,6 +117,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
         paths = {split: data.records(split) for split in splits}
         if run.do_train and distribution.is_chief(run.strategy):
             run.complete_folder(True)
+            run_record.drop_calibration(run.run_config.output_dir)
         with data.reading([path for files in paths.values() for path in files]):
             eval_input = _eval_input(data, paths, "dev") if run.do_eval else None
             if run.training:
@@ -128,6 +129,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
                 prefix = load(engine, run.checkpoint_to_use)
                 task, data = run.calibrate(engine.predict(eval_input), prefix)
                 engine = _make_engine(task, run)
+                block = evaluation.find_best_block(engine)  # with what was found
             if run.do_predict:
                 block = _predict(run, data, engine, _eval_input(data, paths, "test")) or block
             if block:
@@ -135,7 +137,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
                 if run.do_eval:
                     evaluation.warn_of_start(engine, block)
                 folder = run.run_config.output_dir
-                run_record.log_remarks(folder, run_record.read_remarks(folder))
+                run_record.log_remarks(folder, run_record.read_remarks(folder, last=True))
     return engine
 
 
@@ -392,7 +394,8 @@ def _predict(
     if run.do_eval or not data.predicts_dev:  # the results file keeps the checkpoints' scores
         best = engine.task.best_metric
         split = "dev" if data.predicts_dev else "test"
-        logging.info("%s: %s %.3f on the %s data", name, best, metrics[best], split)
+        score = results.short(metrics[best])
+        logging.info("%s: %s %s on the %s data", name, best, score, split)
     if not data.predicts_dev:
         run_record.set_test(folder, prefix, checkpoints.read_step(prefix) or 0, metrics)
     if run.do_eval or not data.predicts_dev:

@@ -15,9 +15,9 @@ from albert.export import serving_export
 from albert.io import file_io
 from albert.model import checkpoints, heads, model_folder
 from albert.model import decision as decisions
-from albert.serving import batcher, hosted_models, served_model, text_predictor
+from albert.serving import batcher, hosted_models, inference, served_model, text_predictor
 from albert.tasks import calibration
-from albert.training import run_record
+from albert.training import results, run_record
 from tests.support import builders
 
 WORDS = "the old harbour was bread cake soup fine bad good stale warm new".split()
@@ -330,3 +330,62 @@ def test_training_calibrates_its_best_checkpoint(made, tmp_path, caplog, run_scr
         run_script(run_classifier, **{**given, "train_step": 5})
     assert "its calibration is dropped" in caplog.text
     assert "decision" not in json.loads((tmp_path / "run" / "model.json").read_text())["settings"]
+    assert "calibration" not in run_record.read(str(tmp_path / "run"))
+
+
+@pytest.mark.slow
+def test_evaluations_without_training_keep_the_metric_of_the_best(
+    made, tmp_path, caplog, run_script
+):
+    folder = tmp_path / "run"
+    given = flags(
+        made, folder, train_file=made / "dev.csv", do_train=True, max_seq_length=32, train_step=3,
+        warmup_step=0, save_checkpoints_steps=1, init_checkpoint=made / "run", learning_rate=0.01,
+    )  # fmt: skip
+    run_script(run_classifier, **given, metric_for_best="recall_bad")
+    blocks = builders.read_results(folder)
+    rows = {int(row["global_step"]): row for row in blocks}
+    best = {key: max(rows, key=lambda step: float(rows[step][key]))
+            for key in ("recall_bad", "recall_good")}  # fmt: skip
+    assert best["recall_bad"] != best["recall_good"]
+    before = results.read_trial(str(folder))
+    assert before.best_step == best["recall_bad"]
+    with caplog.at_level("INFO", "absl"):
+        run_script(run_classifier, **flags(made, folder, calibrate=True))
+    assert results.read_trial(str(folder)) == before
+    line = re.search("^temperature = .*$", (folder / "eval_results.txt").read_text(), re.M)
+    assert line[0] in caplog.text  # the results that are printed are those of the file
+    assert run_record.read(str(folder))["calibration"]["step"] == before.best_step
+    with pytest.raises(file_io.InputError, match="--metric_for_best=recall_good: .*by recall_bad"):
+        run_script(run_classifier, **flags(made, folder, metric_for_best="recall_good"))
+    assert results.read_trial(str(folder)) == before
+
+
+def test_an_error_rate_of_another_checkpoint_is_not_promised(made, tmp_path, caplog):
+    folder = shutil.copytree(made / "run", tmp_path / "run")
+    decision = decisions.Decision(2.0, 0.6, max_error=0.1, coverage=0.5, step=2)
+    model_folder.write_decision(str(folder), decision)
+    best = f"{folder}/model.ckpt-best"
+    assert "at most 10.00% of the answers" in find_described(folder)
+    checkpoints.copy(best, f"{folder}/model.ckpt-4")
+    checkpoints.delete(best)
+    with caplog.at_level("WARNING", "absl"):
+        text = find_described(folder)
+    assert "more than 10.00% of its answers may be wrong" in caplog.text
+    assert text == "Answered 1 of 2 texts (50.0%); the model abstains below a probability of 0.6000"
+
+
+def find_described(folder):
+    return inference.find(str(folder)).folder.decision.describe(1, 2)
+
+
+@pytest.mark.slow
+def test_scores_of_earlier_predictions_go_with_them(made, tmp_path, run_script):
+    folder = shutil.copytree(made / "run", tmp_path / "run")
+    given = {"do_eval": False, "do_predict": True}
+    run_script(run_classifier, **flags(made, folder, test_file=made / "dev.csv", **given))
+    assert (folder / "predict_results.txt").exists()
+    (tmp_path / "new.csv").write_text("text\na good cake\n")
+    run_script(run_classifier, **flags(made, folder, test_file=tmp_path / "new.csv", **given))
+    assert not (folder / "predict_results.txt").exists()
+    assert runs.read_run(str(folder), "run").tested_on["path"] == str(made / "dev.csv")

@@ -81,6 +81,16 @@ def test_restarts_are_told(tmp_path):
     assert sides[1].remark.startswith("2 restarts with other seeds after runs that did not learn")
 
 
+def test_scores_of_other_test_data_are_not_compared(tmp_path):
+    sides = []
+    for name, word in (("a", "one"), ("b", "other")):
+        (tmp_path / f"{name}.tsv").write_text(word)
+        data = {"data": tmp_path / f"{name}.tsv", "test": 0.5}
+        sides.append(run_folders.make_seeds(tmp_path / name, **data))
+    with pytest.raises(file_io.InputError, match=r"not evaluated on the same.*a\.tsv .*b\.tsv"):
+        compare(*sides, metric="test/eval_accuracy")
+
+
 def test_one_run_of_each_is_compared_over_examples(tmp_path):
     data = compared_runs.write_data(tmp_path / "test.tsv")
     a = compared_runs.make_run(tmp_path / "a", 0.8, data=data, wrong=range(12))

@@ -34,7 +34,9 @@ def test_mcnemar_equals_that_of_statsmodels(table):
     exact = peer(square, exact=True).pvalue
     total = table[1] + table[2]
     mid = example_statistics.mcnemar(a, b)
-    assert mid.p == pytest.approx(exact - stats.binom.pmf(table[1], total, 0.5))
+    point = stats.binom.pmf(table[1], total, 0.5)
+    expected = 1 - point / 2 if table[1] == table[2] else exact - point  # as in the paper
+    assert mid.p == pytest.approx(expected)
     assert mid.difference == pytest.approx((table[2] - table[1]) / sum(table))
     assert mid.low <= mid.difference <= mid.high and mid.n_a == sum(table)
 
@@ -44,6 +46,11 @@ def test_models_that_never_differ_are_not_distinguishable():
     found = example_statistics.mcnemar(a, a == 1)
     assert (found.p, found.verdict) == (1, "not distinguishable")
     assert found.low < 0 < found.high
+
+
+@pytest.mark.parametrize(("each", "p"), [(1, 0.75), (5, 0.877), (20, 0.937)])
+def test_equally_many_gains_and_losses_are_no_evidence(each, p):
+    assert example_statistics.mcnemar(*outcomes(5, each, each, 3)).p == pytest.approx(p, abs=5e-4)
 
 
 def drawn_pairs(n, count, seed):

@@ -76,6 +76,12 @@ def test_the_shipped_model_needs_no_network(cache, tmp_path, monkeypatch):
         checkpoints.resolve("albert-mini")
 
 
+def test_a_vocabulary_of_the_other_kind_is_named(cache):
+    message = "^spm_model_file: expected one vocabulary .* found none; it has .* for vocab_file"
+    with pytest.raises(file_io.InputError, match=message):
+        published.vocabularies("albert_mini", None)
+
+
 def test_the_shipped_model_fills_masks():
     model = masked_words.MaskedWords.load("albert_mini")
     (answers,) = model.fill("she opened the [MASK] and went into the house.", 5)

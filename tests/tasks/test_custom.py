@@ -39,6 +39,8 @@ def write_jsonl(path, labels):
     ("labels", "positive"),
     [
         (("0", "1"), "1"),
+        (("9.0", "10.0"), "10.0"),
+        (("-0.5", "-1."), "-0.5"),
         (("good", "bad"), "good"),
         (("positive", "negative"), "positive"),
         (("entailment", "not_entailment"), "not_entailment"),  # the second label of RTE and QNLI
@@ -62,6 +64,7 @@ def test_the_class_of_f1_is_that_of_the_glue_tasks(labels, positive):
         (["1e-3", "2"], ()),
         (["5.000", "0.000"], ()),
         (["0.0", "1.0"], ("0.0", "1.0")),
+        (["10.0", "9.0", "2.0"] * 2, ("2.0", "9.0", "10.0")),
         ([0, 1] * 31 + [1.0], ("0", "1")),
         ([*range(63), 1.0], tuple(map(str, range(63)))),
         (["2.0", "7.0", "4.0"] * 2, ("2.0", "4.0", "7.0")),
@@ -127,6 +130,12 @@ def test_whole_numbers_in_several_spellings_are_one_label(tmp_path, train, dev):
     assert task.labels == tuple(train.split())
     found = [float(example.label) for example in task.iter_examples(None, "dev")]
     assert found == [float(label) for label in dev.split()]
+
+
+def test_zeros_before_a_number_make_another_label():
+    assert tables.match_label("01.0", ["1", "01.0"]) == "01.0"
+    assert tables.match_label("01.0", ["1", "01"]) is None
+    assert tables.match_label("1.0", ["1", "01"]) == "1"
 
 
 @pytest.mark.parametrize("others", [[0, 1], ["1.5", "2"], ["good", "bad"]])

@@ -91,6 +91,8 @@ def test_test_data_may_lack_labels(tmp_path):
         ("text,label\na,\nb,\n", LIST, r"all 2 rows have the same labels \(none\): nothing can"),
         ("text,label\na,x\nb,\n", LIST, "need two labels or more, found x; for a text that"),
         ('text,label\na,"x,,y"\nb,\n', LIST, r"csv line 2: column 'label' must be a list"),
+        ("text,label\na,\"['x', 'y']\"\n", LIST, r"column 'label' looks like a list, .*'x', 'y'"),
+        ("text,label\na,[]\nb,x\n", LIST, r"looks like a list, '\[\]'; write the names"),
         ("text,mood\na,x\n", LIST, r"line 2: there is no column 'label' \(label_column\)"),
         ("text,label\n", LIST, r"train\.csv: there is no row"),
         ("text,fine,cheap\na,1,2\n", BITS, r"csv line 2: column 'cheap' .* must be 1 or 0, found"),

@@ -156,6 +156,12 @@ def test_a_run_keeps_thresholds_that_answers_use(made, run_script, caplog):
     assert [*reply["thresholds"].values()] == pytest.approx(calibrated.thresholds)
     record = run_record.read(str(root / "run"))["calibration"]
     assert "temperature" in record and "thresholds" not in record
+    # Both at once: the record has the thresholds that are in use.
+    run_script(run_classifier, **flags_of(root, choose_thresholds=True, calibrate=True))
+    record = run_record.read(str(root / "run"))["calibration"]
+    kept = model_folder.described_decision(str(root / "run")).thresholds
+    assert [row["threshold"] for row in record["thresholds"]["rows"]] == [*kept]
+    assert kept == pytest.approx(calibrated.thresholds, rel=1e-4)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """``run.json`` and ``metrics.jsonl``, written without any training."""
 
+import hashlib
 import json
 import math
 import os
@@ -210,8 +211,17 @@ def test_scores_of_test_data_stand_beside_the_result_until_there_is_a_better_one
         run_record.set_test(path, "/elsewhere/model.ckpt-9", 9, {"accuracy": 1.0})
     found = run_record.read(path)
     assert found["test"]["step"] == 2 and found["sessions"][-1]["test"]["step"] == 9
+    for name in ("first", "second", "unlabeled"):
+        (tmp_path / name).write_text(name)
+        entry = {"predict_data": (str(tmp_path / name), [str(tmp_path / name)])}
+        with recorder(tmp_path, inputs=entry).session(path, ["predict"], {}):
+            if name != "unlabeled":
+                run_record.set_test(path, f"{path}/model.ckpt-best", 2, {"accuracy": 0.5})
+    tested_on = run_record.read(path)["tested_on"]
+    assert tested_on["path"] == str(tmp_path / "second")
+    assert tested_on["sha256"] == hashlib.sha256(b"second").hexdigest()
     train(tmp_path, 2, 4, {"accuracy": 0.75})
-    assert "test" not in run_record.read(path)
+    assert not {"test", "tested_on"} & run_record.read(path).keys()
 
 
 @pytest.mark.parametrize(
