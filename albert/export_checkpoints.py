@@ -82,9 +82,10 @@ def main(values: flags.FlagValues) -> None:
             file_io.copy(path, os.path.join(new, os.path.basename(path)))
         if rules and not is_described:
             model_folder.write_rules(new, rules)
-        for path in (*pooling.files(beside), *huggingface.length_files(beside)):
-            file_io.make_dirs(os.path.dirname(os.path.join(new, path)))
-            file_io.copy(os.path.join(beside, path), os.path.join(new, path))
+        length_files = {x: os.path.join(beside, x) for x in huggingface.length_files(beside)}
+        for place, path in (pooling.files(beside) | length_files).items():
+            file_io.make_dirs(os.path.dirname(os.path.join(new, place)))
+            file_io.copy(path, os.path.join(new, place))
     model_card.write_for_checkpoint(folder, prefix, FORM, **settings.card.facts())
     logging.info("Wrote %s", target)
 

@@ -244,6 +244,8 @@ def _find_pooling(prefix: str, head: str) -> str | None:
     folder = os.path.dirname(prefix) or "."
     described = model_folder.described_head(folder)
     kind = described.pooling if described else pooling.read(folder)
+    if not described:
+        pooling.warn_of_prompts(folder)
     if head in _ON_TEXTS and kind not in (None, pooling.CLS):
         raise file_io.InputError(
             f"{prefix} has a head that reads the {kind} of all tokens; the classes of "

@@ -317,6 +317,7 @@ def restore(
     _check_manifest(prefix)
     checkpoint, variables = reader(prefix), variables_by_name(model)
     optional = getattr(checkpoint, "optional", ()) if allow_new_heads else None
+    unknown = getattr(checkpoint, "unknown", ())
     if rename:
         view = weight_names.renamed(rename)
     if view:
@@ -331,6 +332,8 @@ def restore(
         trained = _names_in(model, "trained_variables")
         match.check_missing(_names_in(model, "used_variables"), trained, optional)
     _assign(checkpoint, {name: variables[name] for name in match.loaded}, prefix)
+    has_head = any(not name.startswith(weight_names.ENCODER_PREFIX) for name in match.loaded)
+    weight_matching.warn_of_unknown(prefix, unknown, has_head)
     return LoadReport(prefix, match.loaded, match.new, match.unused)
 
 
@@ -515,6 +518,7 @@ def read_tensors(path: str) -> dict[str, Any]:
     prefix = resolve(path)
     _check_manifest(prefix)
     checkpoint = reader(prefix)
+    weight_matching.warn_of_unknown(prefix, getattr(checkpoint, "unknown", ()), has_head=True)
     every = checkpoint.get_variable_to_shape_map()
     names = sorted(set(every) - weight_names.training_state(every))
     try:

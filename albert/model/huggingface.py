@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from albert.io import file_io, manifests, tables
-from albert.model import configuration, weight_names
+from albert.model import configuration, huggingface_entries, pooling, weight_names
 from albert.text import tokenization
 
 CONFIG_NAME = "config.json"
@@ -110,7 +111,8 @@ def find_weights(folder: str) -> str | None:
             raise file_io.InputError(
                 f"{folder} holds {name}, which cannot be read; {conversion_of(name)}"
             )
-    return None
+    place = pooling.model_place(folder)
+    return find_weights(place) if place and file_io.is_dir(place) else None
 
 
 def _check_whole(path: str) -> None:
@@ -153,14 +155,19 @@ def class_ending(config: dict[str, Any]) -> str | None:
 
 def read_max_length(folder: str) -> int | None:
     """Returns the most tokens that a folder's tokenizer makes of a text; None if it is not said."""
-    path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
-    config = file_io.read_json(path, "tokenizer", dict) if file_io.exists(path) else {}
+    path, config = _read_tokenizer(folder)
     length = config.get("model_max_length")
     if length is not None and not (isinstance(length, (int, float)) and length >= 3):
         raise file_io.InputError(
             f"{path}: model_max_length is {length!r}, expected a number of tokens from 3 on"
         )
     return None if length in (None, math.inf) else int(length)
+
+
+def _read_tokenizer(folder: str) -> tuple[str, dict[str, Any]]:
+    """Returns the path of ``tokenizer_config.json``, and its content or {}."""
+    path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
+    return path, file_io.read_json(path, "tokenizer", dict) if file_io.exists(path) else {}
 
 
 def length_files(folder: str) -> list[str]:
@@ -210,6 +217,7 @@ class Reader:
     Attributes:
       optional: prefixes of encoder variables that may be missing (models for masked words and for
         questions have no pooler).
+      unknown: names of tensors that no model of this package has, sorted.
     """
 
     optional = (_POOLER,)
@@ -235,6 +243,9 @@ class Reader:
         }
         self._check_tied(path, tensors)
         self._check_mapping(path)
+        self._check_encoder(path, tensors)
+        self._join_segments(folder)
+        self.unknown = sorted(name for name in tensors if not name.endswith(_IDS))
         self._tensors.update(tensors)
 
     def _check_tied(self, path: str, rest: dict[str, np.ndarray]) -> None:
@@ -242,8 +253,8 @@ class Reader:
         words = self._architecture.words
         rest.pop(f"{self._architecture.model_type}.embeddings.position_ids", None)  # 0, 1, 2, …
         bias = rest.pop(f"{words}decoder.bias", None)
-        if bias is not None:
-            self._tensors.setdefault("cls/predictions/output_bias", bias)
+        if bias is not None:  # also if the other bias differs, as in transformers 5
+            self._tensors["cls/predictions/output_bias"] = bias
         weights = rest.pop(f"{words}decoder.weight", None)
         table = self._tensors.get(weight_names.WORDS)
         if weights is not None and (table is None or not np.array_equal(weights, table)):
@@ -264,6 +275,34 @@ class Reader:
                 "of embedding_hidden_mapping_in are not the identity; such a layer is not supported"
             )
         del self._tensors[f"{_MAPPING}kernel"], self._tensors[f"{_MAPPING}bias"]
+
+    def _check_encoder(self, path: str, rest: Mapping[str, np.ndarray]) -> None:
+        """Rejects weights of the encoder that no model here has, such as those of adapters."""
+        prefixes = tuple(f"{kind}.encoder." for kind in weight_names.ARCHITECTURES)
+        surplus = sorted(name for name in rest if name.startswith(prefixes))
+        if surplus:
+            raise file_io.InputError(
+                f"{path} has weights of the encoder that this package does not compute "
+                f"({len(surplus)}, such as {surplus[0]}), so it is another network: merge them "
+                "into the layers with the program that wrote them, or take the model without them"
+            )
+
+    def _join_segments(self, folder: str) -> None:
+        """Gives both texts of a pair the embedding of segment 0 if transformers gives no segments.
+
+        As this is in the weights, it holds wherever they are used, and in all that is made of them.
+        """
+        table = self._tensors.get(weight_names.TOKEN_TYPES)
+        path, config = _read_tokenizer(folder)
+        if table is None or huggingface_entries.gives_segments(path, config):
+            return
+        if np.any(table != table[:1]):
+            logging.info(
+                "%s: model_input_names lacks token_type_ids, so the second of two texts has the "
+                "segment 0, as in transformers 5",
+                path,
+            )
+            self._tensors[weight_names.TOKEN_TYPES] = np.repeat(table[:1], len(table), axis=0)
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         return {name: list(self._orient(name).shape) for name in self._tensors}

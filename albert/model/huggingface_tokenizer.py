@@ -13,19 +13,17 @@ from typing import Any
 from absl import logging
 
 from albert.io import file_io, locks
-from albert.model import huggingface, pooling, published
+from albert.model import huggingface, huggingface_entries, pooling, published
 from albert.text import library_ids, sentencepiece_json, text_rules, tokenization, wordpiece
 
 CONFIG_NAME, FAST_NAME = huggingface.TOKENIZER_CONFIG_NAME, "tokenizer.json"
 _ADDED_NAME, _VOCAB_NAME = "added_tokens.json", "vocab.txt"
 _MAP_NAME = "special_tokens_map.json"
 SPM_NAME = "spiece.model"  # of the model that is made of a tokenizer.json
-_COMPARED = "compared"  # empty file of a model whose ids are those of the library
+# Empty file of a model whose ids are those of the library, on the lines of this version.
+_COMPARED = "compared_2"
 FILES = frozenset((CONFIG_NAME, FAST_NAME, _ADDED_NAME, _MAP_NAME))
-# Classes that make pieces as this package does.
-_BERT = ("BertTokenizer", "BertTokenizerFast")  # take nothing but the vocabulary of tokenizer.json
-_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")  # take all of tokenizer.json
-_CLASSES = (*_BERT, "AlbertTokenizer", "AlbertTokenizerFast", *_GENERIC)
+_CLASSES = (*huggingface_entries.BERT, *huggingface_entries.ALBERT, *huggingface_entries.GENERIC)
 # What classes of other kinds make, to say it.
 _OTHER_KINDS = {
     "a byte-level BPE": ("Roberta", "GPT2", "Bart", "Deberta", "Longformer", "LED"),
@@ -34,17 +32,6 @@ _OTHER_KINDS = {
         *("XLMRoberta", "T5", "Camembert", "XLNet", "DebertaV2", "BigBird", "Reformer", "MBart"),
     ),
     "whose letters are bytes": ("ByT5", "Canine"),
-}
-# Entry -> the only value that this package has.
-_FIXED = {
-    "do_basic_tokenize": True,
-    "remove_space": True,
-    "clean_text": True,
-    "wordpieces_prefix": "##",
-    "word_tokenizer_type": "basic",
-    "subword_tokenizer_type": "wordpiece",
-    "do_word_tokenize": True,
-    "do_subword_tokenize": True,
 }
 # Entry of the configuration -> (entry of `text_rules.TextRules`, whether it means the opposite).
 _RULES = {
@@ -62,7 +49,6 @@ _NORMALIZER_RULES = {
 _DECODER = "added_tokens_decoder"  # entry with added tokens by id
 # Entries with names of further special pieces.
 _FURTHER = ("additional_special_tokens", "extra_special_tokens")
-_SPECIAL = frozenset(("[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<pad>", "<unk>"))
 
 
 def read_rules(folder: str) -> dict[str, Any]:
@@ -80,24 +66,60 @@ def read_rules(folder: str) -> dict[str, Any]:
     normalizer = normalizer if isinstance(normalizer, dict) else {}
     rules: dict[str, Any] = {}
     if normalizer.get("type") == "BertNormalizer":
-        _check_fixed(fast_path, normalizer)
+        huggingface_entries.check_fixed(fast_path, normalizer)
         values = _values(fast_path, normalizer, _NORMALIZER_RULES)
-        rules = {} if name in _BERT else values
+        rules = {} if name in huggingface_entries.BERT else values
     elif _is_alone(folder) and sentencepiece_json.holds(fast_path, fast):
         rules = dict(sentencepiece_json.rules(fast_path, fast))
-    _check_fixed(config_path, config)
-    for path, entries in _special_entries(folder, config):
-        _check_special(path, entries)
-    if not (rules and name in _GENERIC):
+        if name in huggingface_entries.ALBERT:
+            huggingface_entries.check_steps_of_albert(fast_path, rules, config_path, config)
+    added = _added_tokens(folder)
+    huggingface_entries.check_fixed(config_path, config, bool(added))
+    if not (rules and name in huggingface_entries.GENERIC):
         rules |= _values(config_path, config, _RULES)
     pooling.check_lower_case(folder, rules.get("do_lower_case"))
-    _check_vocab_file(folder, fast, steps_count=name in _GENERIC)
-    rules |= _wordpiece_rules(folder, fast)
-    added = _added_tokens(folder)
+    _check_vocab_file(folder, fast, steps_count=name in huggingface_entries.GENERIC)
+    _check_inputs(folder, config, fast)
+    rules |= _wordpiece_rules(folder, fast, name in huggingface_entries.GENERIC)
     extra = sorted(added, key=lambda name: added[name].get("id", -1))
     for name in extra:
         _check_found_as_written(folder, name, added[name], rules.get("do_lower_case") is not False)
     return rules | ({"extra_pieces": tuple(extra)} if extra else {})
+
+
+def _check_inputs(folder: str, config: Mapping[str, Any], fast: Mapping[str, Any]) -> None:
+    """Rejects special pieces, cuts and a last step that this package does not have.
+
+    Args:
+      config, fast: contents of ``tokenizer_config.json`` and ``tokenizer.json``.
+    """
+    config_path, fast_path = (os.path.join(folder, name) for name in (CONFIG_NAME, FAST_NAME))
+    name, kind = config.get("tokenizer_class"), wordpiece.tokenizer_model_type(fast)
+    for path, entries in _special_entries(folder, config):
+        vocab = _wordpiece_vocab(folder, kind) if "<unk>" in str(entries.get("unk_token")) else None
+        huggingface_entries.check_special(path, entries, vocab)
+    if kind is None:
+        return
+    huggingface_entries.check_truncation(fast_path, fast, config)
+    is_generic = name in huggingface_entries.GENERIC
+    if is_generic and kind == "WordPiece":
+        vocab = _wordpiece_vocab(folder, kind)
+        huggingface_entries.check_special(f"{fast_path}: model", fast["model"], vocab)
+    takes_step = is_generic or (kind != "WordPiece" and name not in huggingface_entries.BERT)
+    # AlbertTokenizer has a step of its own where the file has none.
+    if is_generic or (takes_step and fast.get("post_processor") is not None):
+        with_segments = huggingface_entries.gives_segments(config_path, config)
+        huggingface_entries.check_last_step(fast_path, fast, with_segments)
+
+
+def _wordpiece_vocab(folder: str, kind: object) -> Mapping[str, int] | None:
+    """Returns the WordPiece vocabulary of a folder; None if it has another.
+
+    `kind` is the type of the model in ``tokenizer.json``.
+    """
+    path = os.path.join(folder, FAST_NAME if kind == "WordPiece" else _VOCAB_NAME)
+    is_wordpiece = kind in ("WordPiece", None) and file_io.exists(path) and _is_alone(folder)
+    return wordpiece.load_vocab(path, True) if is_wordpiece else None
 
 
 def holds_wordpiece(path: str) -> bool:
@@ -257,30 +279,6 @@ def _check_class(path: str, config: Mapping[str, Any]) -> None:
     )
 
 
-def _check_fixed(path: str, entries: Mapping[str, Any]) -> None:
-    for name, only in _FIXED.items():
-        if entries.get(name, only) not in (only, None):
-            raise file_io.InputError(
-                f"{path}: {name} is {entries[name]!r}; this package only has {only!r}, with which "
-                "the pieces of texts would be others than the model's"
-            )
-    never_split = entries.get("never_split")
-    words = never_split if isinstance(never_split, (list, tuple)) else [never_split]
-    if never_split and not set(map(str, words)) <= _SPECIAL:
-        raise file_io.InputError(f"{path}: never_split is {never_split!r}, which is not supported")
-
-
-def _check_special(path: str, config: Mapping[str, Any]) -> None:
-    """Rejects other names of the special pieces than those that the tokenizer looks for."""
-    for name in ("cls_token", "sep_token", "mask_token", "pad_token", "unk_token"):
-        token = config.get(name)
-        token = token.get("content") if isinstance(token, dict) else token
-        if token is not None and token not in list(_SPECIAL):  # a list: it may be unhashable
-            raise file_io.InputError(
-                f"{path}: {name} is {token!r}; expected one of {', '.join(sorted(_SPECIAL))}"
-            )
-
-
 def _values(
     path: str, entries: Mapping[str, Any], names: Mapping[str, tuple[str, bool]]
 ) -> dict[str, bool]:
@@ -295,18 +293,21 @@ def _values(
     return own_rules
 
 
-def _wordpiece_rules(folder: str, fast: Mapping[str, Any]) -> dict[str, Any]:
+def _wordpiece_rules(folder: str, fast: Mapping[str, Any], model_counts: bool) -> dict[str, Any]:
     """Returns the rules of transformers alone in a folder with WordPiece, else {}.
 
-    `fast` is the content of ``tokenizer.json``.
+    Args:
+      fast: content of ``tokenizer.json``.
+      model_counts: whether all entries of its model count, as for the generic classes; else its
+        vocabulary alone.
     """
     kind = wordpiece.tokenizer_model_type(fast)
     if kind != "WordPiece":
         without = file_io.exists(os.path.join(folder, _VOCAB_NAME)) and _is_alone(folder)
         return text_rules.OF_TRANSFORMERS if without and kind is None else {}
-    longest = fast["model"].get(
-        "max_input_chars_per_word", text_rules.OF_TRANSFORMERS["longest_word"]
-    )
+    longest = text_rules.OF_TRANSFORMERS["longest_word"]
+    if model_counts:
+        longest = fast["model"].get("max_input_chars_per_word", longest)
     if type(longest) is not int or longest < 1:
         raise file_io.InputError(
             f"{os.path.join(folder, FAST_NAME)}: max_input_chars_per_word is {longest!r}, expected "
@@ -369,12 +370,12 @@ def _added_tokens(folder: str) -> dict[str, dict[str, Any]]:
         if not isinstance(token.get("id"), int):
             raise file_io.InputError(f"{path}: expected an added token, found {token!r}")
         before = added.get(name, {})
-        if name not in _SPECIAL and before.get("id", token["id"]) != token["id"]:
+        if name not in huggingface_entries.SPECIAL and before.get("id", token["id"]) != token["id"]:
             raise file_io.InputError(
                 f"{path}: the added token {name!r} has the ids {before['id']} and {token['id']}"
             )
         added[name] = {**before, **token}
-    return {name: token for name, token in added.items() if name not in _SPECIAL}
+    return {name: token for name, token in added.items() if name not in huggingface_entries.SPECIAL}
 
 
 def _check_found_as_written(folder: str, name: str, token: Mapping[str, Any], lower: bool) -> None:

@@ -14,6 +14,8 @@ from albert.io import file_io
 CLS, MEAN = "cls", "mean"  # the first token's (in heads through the pooler); the mean of all tokens
 KINDS = (CLS, MEAN)
 _MODULES, _CONFIG = "modules.json", "config.json"
+_PROMPTS = "config_sentence_transformers.json"
+_MODEL = "Transformer"
 # Files of the module with the model, in the order in which the first is read.
 _KINDS_OF_MODELS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _OF_MODEL = tuple(f"sentence_{kind}_config.json" for kind in _KINDS_OF_MODELS)
@@ -29,7 +31,7 @@ _MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 # Modules that change nothing else about a vector than its length.
-_HARMLESS = frozenset(("Transformer", "Pooling", _NORMALIZE, "Dropout"))
+_HARMLESS = frozenset((_MODEL, "Pooling", _NORMALIZE, "Dropout"))
 
 
 def read(folder: str) -> str | None:
@@ -37,6 +39,7 @@ def read(folder: str) -> str | None:
 
     None for other folders; and, with a warning, for a kind that this package does not compute.
     """
+    folder = _top(folder)
     modules = _modules(folder)
     if "Pooling" not in modules:
         return None
@@ -44,6 +47,55 @@ def read(folder: str) -> str | None:
         path = os.path.join(folder, _MODULES)
         logging.warning("%s also has %s, which is not computed here", path, ", ".join(others))
     return _read_kind(os.path.join(folder, modules["Pooling"], _CONFIG))
+
+
+def warn_of_prompts(folder: str) -> None:
+    """Warns of text that sentence-transformers puts before each text, which is not done here.
+
+    Also of prompts whose tokens it leaves out of the mean.
+    """
+    folder = _top(folder)
+    path = os.path.join(folder, _PROMPTS)
+    config = file_io.read_json(path, "configuration", dict) if file_io.exists(path) else {}
+    name, prompts = config.get("default_prompt_name"), config.get("prompts")
+    prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
+    if prompt:
+        logging.warning(
+            "%s has default_prompt_name %r: sentence-transformers puts %r before each text, which "
+            "is not done here; write it there yourself",
+            path,
+            name,
+            prompt,
+        )
+    modules = _modules(folder)
+    path = os.path.join(folder, modules.get("Pooling", ""), _CONFIG)
+    if "Pooling" not in modules or not file_io.exists(path):
+        return
+    if file_io.read_json(path, "configuration of pooling", dict).get("include_prompt") is False:
+        logging.warning(
+            "%s: include_prompt is false: sentence-transformers leaves the tokens of a prompt out "
+            "of the vector; here they count as all others",
+            path,
+        )
+
+
+def model_place(folder: str) -> str | None:
+    """Returns the path of the folder inside a folder that holds its model; None without one.
+
+    Older versions of sentence-transformers write the model into ``0_Transformer``.
+    """
+    place = _modules(folder).get(_MODEL, "").strip("/")
+    return os.path.join(folder, place) if place else None
+
+
+def _top(folder: str) -> str:
+    """Returns the folder with the list of modules, if a folder is that of their model."""
+    outer, name = os.path.split(os.path.abspath(folder))
+    try:
+        is_inside = _modules(outer).get(_MODEL, "").strip("/") == name
+    except file_io.InputError:  # a list of something else
+        return folder
+    return outer if is_inside and not file_io.exists(os.path.join(folder, _MODULES)) else folder
 
 
 def read_max_length(folder: str) -> int | None:
@@ -84,14 +136,19 @@ def _read_model_module(folder: str) -> tuple[str, dict[str, Any]]:
 
 def normalizes(folder: str) -> bool:
     """Returns whether sentence-transformers gives vectors of a folder's model the length 1."""
-    return _NORMALIZE in _modules(folder)
+    return _NORMALIZE in _modules(_top(folder))
 
 
-def files(folder: str) -> list[str]:
-    """Lists the files that the functions above read, relative to the folder."""
-    modules = _modules(folder)
+def files(folder: str) -> dict[str, str]:
+    """Returns the files that the functions above read: {path in a copy of the folder: path}."""
+    top = _top(folder)
+    modules = _modules(top)
     names = [_MODULES, os.path.join(modules["Pooling"], _CONFIG)] if "Pooling" in modules else []
-    return names + [n for n in _OF_MODEL if file_io.exists(os.path.join(folder, n))][:1]
+    names += [_PROMPTS] if names and file_io.exists(os.path.join(top, _PROMPTS)) else []
+    of_model = [name for name in _OF_MODEL if file_io.exists(os.path.join(folder, name))][:1]
+    return {name: os.path.join(top, name) for name in names} | {
+        name: os.path.join(folder, name) for name in of_model
+    }
 
 
 def _modules(folder: str) -> dict[str, str]:
@@ -120,7 +177,7 @@ def write(folder: str, kind: str, hidden_size: int, normalized: bool = False) ->
       normalized: whether sentence-transformers gives the vectors the length 1.
     """
     name, (entry,) = "1_Pooling", (entry for entry, mode in _MODES.items() if mode == kind)
-    parts = [("", "Transformer"), (name, "Pooling")]
+    parts = [("", _MODEL), (name, "Pooling")]
     parts += [(f"2_{_NORMALIZE}", _NORMALIZE)] if normalized else []
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{module}"}

@@ -10,6 +10,10 @@ from albert.model import weight_names
 
 _FIRST_ALBERT_ZH = "bert/encoder/layer_shared/"  # begins its names of shared layers
 
+# Begin the names of heads of Hugging Face: those for pre-training, and those for tasks.
+_PRETRAINING_THERE = ("cls.", "predictions.", "sop_classifier.")
+_TASKS_THERE = ("classifier.", "qa_outputs.")
+
 Shapes = Mapping[str, Sequence[int]]  # {variable: shape}
 
 
@@ -149,6 +153,25 @@ class Match:
             "this checkpoint has no pooler, as models for masked words, questions or words have "
             "none: fine-tune first (do_train), or take what does without it, such as vectors=mean "
             "or first"
+        )
+
+
+def warn_of_unknown(prefix: str, unknown: Sequence[str], has_head: bool) -> None:
+    """Warns of tensors that no model of this package has, so that outputs may be others.
+
+    Args:
+      unknown: their names, those of `huggingface.Reader`.
+      has_head: whether the model that is loaded has a head; without one, heads are none of it.
+    """
+    heads = _PRETRAINING_THERE + (() if has_head else _TASKS_THERE)
+    names = [name for name in unknown if not name.startswith(heads)]
+    if names:
+        logging.warning(
+            "%s has tensors that this package does not use (%d, such as %s); if the outputs of the "
+            "model depend on them, they are others here",
+            prefix,
+            len(names),
+            names[0],
         )
 
 

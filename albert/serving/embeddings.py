@@ -170,6 +170,7 @@ class Extractor(BatchedModel[str, Arrays, Features]):
         if source.checkpoint:
             checkpoints.restore(self._model, source.checkpoint, allow_new_heads=False)
             _check_pooler(self._model, source.checkpoint)
+            pooling.warn_of_prompts(os.path.dirname(source.checkpoint))
         self.infer = prepared_weights.CompiledModel(
             self._model,
             lambda features: {"vectors": self._vectors(features)},

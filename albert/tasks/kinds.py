@@ -290,6 +290,12 @@ def _read_huggingface(path: str, names: Sequence[str]) -> model_folder.ModelFold
         raise file_io.InputError(
             f"{path} holds a model of kind {head.kind} ({head.path}); expected {' or '.join(names)}"
         )
+    if len(head.labels) == 1:
+        raise file_io.InputError(
+            f"{head.path}: the model has one label, {head.labels[0]!r}; a model of kind "
+            f"{head.kind} has at least 2 here: train it again with a second label, for what the "
+            "first is not"
+        )
     source = sources.locate(checkpoint=path)
     config = configuration.AlbertConfig.from_json_file(source.config_file)
     longest = huggingface.read_max_length(path) or config.max_position_embeddings

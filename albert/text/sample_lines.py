@@ -1,6 +1,7 @@
 """Lines to compare two tokenizers on: a sentence in each of twelve scripts, and the own pieces.
 
-The sentences are the first article of the Universal Declaration of Human Rights.
+The sentences are the first article of the Universal Declaration of Human Rights, the last one with
+white space of other kinds.
 """
 
 import random
@@ -27,6 +28,7 @@ SENTENCES = (
     "Mọi người sinh ra đều được tự do và bình đẳng về nhân phẩm và quyền lợi.",
     "ყველა ადამიანი იბადება თავისუფალი და თანასწორი თავისი ღირსებითა და უფლებებით.",
     'In 1948 they said: "it costs $3.50 (or 3,20 €)" - didn\'t they? 🙂 <br> C++ a_b x@y.org',
+    "All\thuman\u00a0beings\u3000are born free",
 )
 _MADE_LINES, _PIECES = 200, 12
 

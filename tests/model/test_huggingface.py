@@ -347,6 +347,68 @@ def test_second_names_of_shared_weights_are_understood(tmp_path):
         checkpoints.restore(other, str(folder))
 
 
+def test_the_bias_of_the_decoder_comes_first(tmp_path):
+    """As in transformers 5, see test_huggingface_peer.py."""
+    model, folder = exported(tmp_path, "pretraining")
+    tensors = read_safetensors(folder / "model.safetensors")
+    tensors["predictions.decoder.bias"] = tensors["predictions.bias"] + 1
+    write_safetensors(folder / "model.safetensors", tensors)
+    other = pretraining_heads.PretrainingModel(CONFIG, seed=2)
+    checkpoints.restore(other, str(folder), allow_new_heads=False)
+    np.testing.assert_array_equal(other.masked_lm.bias, model.masked_lm.bias + 1)
+
+
+def test_without_segments_both_texts_have_the_first(tmp_path, caplog):
+    model, folder = exported(tmp_path, "encoder")
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    config["model_input_names"] = ["input_ids", "attention_mask"]
+    path.write_text(json.dumps(config))
+    other = encoder.AlbertModel(CONFIG, 2)
+    with caplog.at_level("INFO", "absl"):
+        checkpoints.restore(other, str(folder))
+    assert f"{path}: model_input_names lacks token_type_ids" in caplog.text
+    ids, mask = np.array([[2, 9, 3, 10, 3]], np.int32), np.ones([1, 5], np.int32)
+    segments = np.array([[0, 0, 0, 1, 1]], np.int32)
+    expected = model(ids, mask, np.zeros_like(segments)).sequence_output
+    np.testing.assert_allclose(other(ids, mask, segments).sequence_output, expected, atol=1e-6)
+    assert np.abs(model(ids, mask, segments).sequence_output - expected).max() > 0.01
+
+
+@pytest.mark.parametrize(("config", "architecture"), [(CONFIG, "albert"), (BERT, "bert")])
+def test_unknown_weights_of_the_encoder_are_refused(tmp_path, config, architecture):
+    _, folder = exported(tmp_path, "encoder", config, architecture)
+    tensors = read_safetensors(folder / "model.safetensors")
+    block = "layer.0" if architecture == "bert" else "albert_layer_groups.0.albert_layers.0"
+    for prefix in ("", f"{architecture}."):
+        name = f"{prefix}encoder.{block}.output.adapters.x.weight"
+        write_safetensors(folder / "model.safetensors", {**tensors, name: np.ones(3, np.float32)})
+        words = f"model.safetensors has weights of the encoder .*1, such as {architecture}.encoder"
+        with pytest.raises(file_io.InputError, match=words):
+            checkpoints.read_tensors(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "warns"),
+    [
+        ("extra.weight", "encoder", True),
+        ("classifier.0.weight", "encoder", False),
+        ("cls.predictions.other", "encoder", False),
+        ("embeddings.token_type_ids", "encoder", False),
+        ("classifier.0.weight", "classification", True),
+    ],
+)
+def test_other_unknown_weights_get_a_warning(tmp_path, name, head, warns, caplog):
+    _, folder = exported(tmp_path, head)
+    tensors = read_safetensors(folder / "model.safetensors")
+    write_safetensors(folder / "model.safetensors", {**tensors, name: np.ones(3, np.float32)})
+    caplog.clear()
+    checkpoints.restore(MODELS[head](CONFIG), str(folder), allow_new_heads=False)
+    assert (
+        f"has tensors that this package does not use (1, such as {name})" in caplog.text
+    ) == warns
+
+
 def test_a_frozen_encoder_keeps_no_random_pooler(tmp_path):
     _, folder = exported(tmp_path, "squad_v1")
     model = heads.ClassifierModel(CONFIG, 2, seed=2)

@@ -6,9 +6,11 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors import numpy as safetensors_numpy
 
 from albert.export import huggingface_export
-from albert.model import checkpoints, decision, encoder, published, sources
+from albert.io import file_io, manifests
+from albert.model import checkpoints, decision, encoder, huggingface_entries, published, sources
 from albert.serving import predictors
 from albert.text import sample_lines, tokenization
 from tests.support import builders
@@ -134,6 +136,78 @@ def test_we_compute_the_same_from_folders_of_transformers(tmp_path, peer, caplog
                 dict(np.load(place / f"{file}.npz")) for file in ("inputs", "outputs")
             )
             assert_close(theirs, our_outputs(model, head, inputs))
+
+
+NO_SEGMENTS = ["input_ids", "attention_mask"]
+ALL_NAMES = ["input_ids", "token_type_ids", "attention_mask"]
+
+
+@pytest.mark.slow
+def test_pairs_have_the_segments_that_transformers_gives(tmp_path, peer, wordpiece):
+    saved, texts = tmp_path / "saved", TEXTS[:2]
+    saved.mkdir()
+    huggingface_export.write_tokenizer(str(tmp_path), wordpiece, 24)
+    for folder in (tmp_path, saved):
+        (folder / "config.json").write_text('{"model_type": "bert"}')
+    request = {"do": "tokenize", "folder": str(tmp_path), "classes": ["BertTokenizer"]}
+    peer([{**request, "texts": texts, "save": str(saved)}])
+    path = str(saved / "tokenizer_config.json")
+    written = file_io.read_json(path, "tokenizer", dict)
+    written.pop("model_input_names", None)
+    for kind in ("BertTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"):
+        for names in (None, NO_SEGMENTS, ALL_NAMES):
+            config = {**written, "tokenizer_class": kind}
+            config |= {} if names is None else {"model_input_names": names}
+            file_io.write_json(path, config)
+            request = {"do": "tokenize", "folder": str(saved), "classes": ["AutoTokenizer"]}
+            (answer,) = peer([{**request, "texts": texts}])
+            expected = "token_type_ids" in answer["AutoTokenizer"]["pair"]
+            assert huggingface_entries.gives_segments(path, config) == expected, config
+            sources.rules_beside(path)  # with the last step that transformers writes
+
+
+@pytest.mark.slow
+def test_a_model_that_is_given_no_segments_computes_the_same(tmp_path, peer, wordpiece):
+    config = {k: value for k, value in BERT.to_dict().items() if k not in ONLY_ALBERT}
+    folder, inputs = tmp_path / "theirs", make_inputs(BERT)
+    np.savez(tmp_path / "inputs.npz", **{k: x for k, x in inputs.items() if k != "segment_ids"})
+    files = {name: str(tmp_path / f"{name}.npz") for name in ("inputs", "outputs")}
+    kind = "BertForSequenceClassification"
+    config = {**config, "hidden_act": "gelu", "num_labels": 3}
+    peer([{"do": "make", "class": kind, "folder": str(folder), "config": config, **files}])
+    theirs = np.load(tmp_path / "outputs.npz")["logits"]
+    for names in (NO_SEGMENTS, ALL_NAMES):
+        entries = {"tokenizer_class": "BertTokenizer", "model_input_names": names}
+        file_io.write_json(str(folder / "tokenizer_config.json"), entries)
+        model = MODELS["classification"](BERT)
+        checkpoints.restore(model, str(folder), allow_new_heads=False)
+        error = np.abs(model(inputs)["logits"] - theirs).max()
+        assert (error < 1e-5) == (names == NO_SEGMENTS), (names, error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(("config", "architecture"), [(EXACT, "albert"), (BERT, "bert")])
+def test_of_two_biases_of_pieces_the_same_one_counts(tmp_path, peer, config, architecture, tied):
+    _, folder = exported(tmp_path, "pretraining", config, architecture)
+    path = folder / "model.safetensors"
+    tensors = safetensors_numpy.load(path.read_bytes())
+    words = "cls.predictions." if architecture == "bert" else "predictions."
+    bias = tensors[f"{words}bias"]
+    tensors[f"{words}decoder.bias"] = bias + np.arange(len(bias), dtype=np.float32) / 100
+    name = f"{architecture}.embeddings.word_embeddings.weight"
+    tensors[f"{words}decoder.weight"] = tensors[name].copy()
+    path.write_bytes(safetensors_numpy.save(tensors, metadata={"format": "pt"}))
+    (folder / manifests.NAME).unlink()
+    settings = file_io.read_json(str(folder / "config.json"), "configuration", dict)
+    file_io.write_json(str(folder / "config.json"), {**settings, "tie_word_embeddings": tied})
+    files = write_inputs(tmp_path, config, "pretraining")
+    kind = class_of("pretraining", architecture)
+    peer([{"do": "load", "class": kind, "folder": str(folder), **files}])
+    model = MODELS["pretraining"](config)
+    checkpoints.restore(model, str(folder), allow_new_heads=False)
+    inputs, theirs = (dict(np.load(files[name])) for name in ("inputs", "outputs"))
+    assert_close(theirs, our_outputs(model, "pretraining", inputs))
 
 
 def write_texts(folder, tokenizer, texts):

@@ -50,6 +50,10 @@ def test_entries_become_rules(tmp_path):
         ({"cls_token": ["x"]}, r"cls_token is \['x'\]"),
         ({"extra_special_tokens": 5}, "tokenizer_config.json: expected an added token, found 5"),
         ({"strip_accents": "no"}, "strip_accents is 'no'"),
+        ({"truncation_side": "left"}, "truncation_side is 'left'; this package only has 'right'"),
+        ({"mask_token": "[PAD]"}, r"mask_token is '\[PAD\]'; expected \[MASK\]"),
+        ({"unk_token": "<unk>"}, r"unk_token is '<unk>'; expected \[UNK\]"),
+        ({"split_special_tokens": True, "extra_special_tokens": ["the"]}, "split_special_tokens"),
     ],
 )
 def test_what_cannot_be_done_is_refused_by_name(tmp_path, entries, words):
@@ -226,7 +230,8 @@ def test_words_too_long_for_the_library_are_unknown(tmp_path, longest, says_type
     content["model"] |= {"unk_token": "[UNK]", "max_input_chars_per_word": longest}
     if not says_type:  # as older files
         del content["model"]["type"]
-    path = folder_with(tmp_path / "a", pieces, tokenizer=content)
+    config = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    path = folder_with(tmp_path / "a", pieces, tokenizer=content, tokenizer_config=config)
     if name != "vocab.txt":
         (path / "vocab.txt").unlink()
     (found,) = sources.vocabularies_in(str(path))
@@ -239,6 +244,8 @@ def test_words_too_long_for_the_library_are_unknown(tmp_path, longest, says_type
             ids = theirs.encode(letter * count, add_special_tokens=False).ids
             assert made.encode(letter * count) == ids
             assert (ids == [1]) == (count > longest)
+    (path / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    assert sources.rules_beside(found).longest_word == 100  # the class takes the vocabulary alone
 
 
 # Those that the library keeps and Python drops, which are of the category Cf in later versions of
@@ -279,6 +286,8 @@ def test_characters_are_dropped_as_in_the_library(tmp_path):
 def test_the_longest_word_must_be_a_number(tmp_path):
     content = fast_file()
     content["model"]["max_input_chars_per_word"] = "100"
-    path = folder_with(tmp_path / "a", content["model"]["vocab"], tokenizer=content)
+    config = {"tokenizer_class": "TokenizersBackend"}
+    lines = content["model"]["vocab"]
+    path = folder_with(tmp_path / "a", lines, tokenizer=content, tokenizer_config=config)
     with pytest.raises(file_io.InputError, match="max_input_chars_per_word is '100', expected"):
         huggingface_tokenizer.read_rules(str(path))

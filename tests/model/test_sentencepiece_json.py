@@ -167,6 +167,22 @@ def test_ids_are_compared_as_soon_as_the_library_is_there(tmp_path, monkeypatch,
     assert sources.vocabularies_in(str(path)) == [made] and not caplog.text
 
 
+def test_white_space_that_the_library_keeps_is_refused(tmp_path):
+    """Tabs and wide spaces, which SentencePiece reads as spaces."""
+    path = folder_of(tmp_path / "a")
+    content = json.loads((path / "tokenizer.json").read_text("utf-8"))
+    content["normalizer"] = {"type": "Lowercase"}
+    place = content["pre_tokenizer"]["pretokenizers"]
+    for steps, words in ((place, None), (place[-1:], "gives other ids on the text 'All.thuman")):
+        content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+        (path / "tokenizer.json").write_text(json.dumps(content), "utf-8")
+        if words is None:
+            assert sources.vocabularies_in(str(path))
+            continue
+        with pytest.raises(file_io.InputError, match=words):
+            sources.vocabularies_in(str(path))
+
+
 def test_other_ids_are_refused(tmp_path, monkeypatch):
     """Whatever the reason: here a model whose scores were lost."""
     path = folder_of(tmp_path / "a")

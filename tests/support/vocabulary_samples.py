@@ -73,6 +73,25 @@ def train_sentencepiece(kind, vocab_size=450, sentences=sample_lines.SENTENCES):
 # --- WordPiece ----------------------------------------------------------------------------------
 
 
+# The step after the model in a tokenizer.json of BERT and ALBERT.
+SINGLE = [
+    {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+    {"Sequence": {"id": "A", "type_id": 0}},
+    {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
+]
+SECOND = [
+    {"Sequence": {"id": "B", "type_id": 1}},
+    {"SpecialToken": {"id": "[SEP]", "type_id": 1}},
+]
+LAST_STEP = {
+    "type": "TemplateProcessing", "single": SINGLE, "pair": [*SINGLE, *SECOND],
+    "special_tokens": {
+        name: {"id": name, "ids": [SPECIAL.index(name)], "tokens": [name]}
+        for name in ("[CLS]", "[SEP]")
+    },
+}  # fmt: skip
+
+
 def folder_with(path, lines=(*SPECIAL, "film", "the"), config="config.json", **files):
     path.mkdir()
     (path / "vocab.txt").write_text("\n".join(lines) + "\n")
@@ -93,5 +112,6 @@ def fast_file(**changes):
         "model": {"type": "WordPiece", "vocab": vocab, "continuing_subword_prefix": "##"},
         "normalizer": {"type": "BertNormalizer", "lowercase": True, "strip_accents": False},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": LAST_STEP,
         **changes,
     }

@@ -1,5 +1,7 @@
 """Every kind of model has a command, which messages name if a description is missing."""
 
+import json
+
 import pytest
 
 from albert.io import file_io
@@ -59,6 +61,16 @@ def test_a_folder_without_description_names_the_command_that_adds_it(
     checkpoints.save(f"{folder}/model.ckpt-3", make())
     with pytest.raises(file_io.InputError, match=message):
         kinds.read_folder(folder, *names)
+
+
+def test_a_model_of_one_label_is_named(tmp_path):
+    path = tmp_path / "config.json"
+    for kind in ("BertForTokenClassification", "BertForSequenceClassification"):
+        config = {"model_type": "bert", "architectures": [kind], "id2label": {"0": "only"}}
+        config["problem_type"] = "multi_label_classification"
+        path.write_text(json.dumps(config))
+        with pytest.raises(file_io.InputError, match=f"{path}: the model has one label, 'only'; a"):
+            kinds.read_folder(str(tmp_path))
 
 
 def test_every_kind_has_a_command():
