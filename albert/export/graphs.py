@@ -65,7 +65,9 @@ def function_of_ids(
 # --- The tokenizers as TensorFlow operations, for exported models that take strings --------------
 
 
-_ALL_CHARACTERS = range(1, sys.maxunicode + 1)
+_ALL_CHARACTERS = range(sys.maxunicode + 1)
+# Stands for U+0000, at which `tf.strings.lower` ends a text. Both are unknown to vocabularies.
+_NUL = "\ue000"
 _NO_TEXT = ("Cs", "Cn", "Co")  # Unicode categories: surrogates, unassigned, private
 _MAX_BYTES_PER_CHARACTER = 4  # in UTF-8
 
@@ -164,11 +166,12 @@ class SentencePiece(_GraphTokenizer):
 
     def expected_text(self, tokenizer: tokenization.FullTokenizer, text: str) -> str:
         """Returns the expected result of `preprocess` for a text."""
-        return tokenizer.preprocess(text)
+        return tokenizer.preprocess(text).replace("\0", _NUL)
 
     def preprocess(self, texts: tf.Tensor) -> tf.Tensor:
         """Computes `tokenization.preprocess_text` of strings [B]."""
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
+        texts = tf.strings.regex_replace(texts, r"\x00", _NUL)
         texts = tf.strings.strip(tf.strings.regex_replace(texts, self._space, " "))
         if not self._keeps_accents:
             texts = self._text.normalize_utf8(texts, "NFKD")

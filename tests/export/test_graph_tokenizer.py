@@ -101,7 +101,7 @@ def test_a_vocabulary_with_a_character_that_differs_is_refused(kind, monkeypatch
 
 @pytest.mark.slow
 def test_ids_of_hard_texts(tokenizer, in_graph):
-    assert_same_ids(tokenizer, ODD_TEXTS, in_graph)
+    assert_same_ids(tokenizer, [*ODD_TEXTS, "the\0boat was\0\0old", "\0"], in_graph)
 
 
 @pytest.mark.slow

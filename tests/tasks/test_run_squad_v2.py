@@ -1,5 +1,6 @@
 """SQuAD 2.0 end to end; what it shares with 1.1 is tested in test_run_squad_v1.py."""
 
+import json
 import os
 import shutil
 
@@ -154,6 +155,23 @@ def test_thresholds_that_do_not_fit_are_reported(trained, tmp_path, caplog):
         (trained / "null_score_diff_threshold.json").write_text(content)
         with pytest.raises(file_io.InputError, match=message):
             null_threshold.read(prefix)
+
+
+def test_the_threshold_of_an_exported_checkpoint_is_its_own(tmp_path, caplog):
+    """Exports have no step."""
+    prefix, data = str(tmp_path / "model.ckpt-best"), tmp_path / "few.json"
+    checkpoints.write_tensors(prefix, {"weights": np.zeros(2, np.float32)})
+    data.write_text("{}")
+    content = {"null_score_diff_threshold": -1.5, "step": 21, "num_questions": 39, "sha256": "0"}
+    (tmp_path / null_threshold.FILE_NAME).write_text(json.dumps(content))
+    with caplog.at_level("WARNING", logger="absl"):
+        assert null_threshold.read(prefix) == -1.5
+    assert not caplog.text
+    null_threshold.update(str(tmp_path), 2.0, prefix, str(data), 3)  # fewer questions
+    assert null_threshold.read(prefix) == -1.5
+    null_threshold.update(str(tmp_path), 2.0, prefix, str(data), 40)
+    assert null_threshold.read(prefix) == 2.0
+    assert null_threshold.read_file(str(tmp_path))["step"] is None
 
 
 @pytest.mark.slow

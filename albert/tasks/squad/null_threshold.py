@@ -8,6 +8,7 @@ checkpoint that computed the null odds.
 import math
 import os
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from absl import logging
@@ -18,8 +19,8 @@ from albert.model import sources
 THRESHOLD = "null_score_diff_threshold"
 FILE_NAME = sources.THRESHOLD_NAME
 _SHAPE = {
-    THRESHOLD: json_shapes.NUMBER, "step": int, "predict_file?": str, "sha256?": str,
-    "num_questions?": int,
+    THRESHOLD: json_shapes.NUMBER, "step": (int, NoneType), "predict_file?": str,
+    "sha256?": str, "num_questions?": int,
 }  # fmt: skip
 
 
@@ -102,8 +103,6 @@ def update(
 
     Data with more questions, or at least as many of the same file, replaces it.
     """
-    from albert.model import checkpoints
-
     path = os.path.join(folder, FILE_NAME)
     source = {"sha256": file_io.sha256(predict_file), "num_questions": num_questions}
     try:
@@ -111,7 +110,7 @@ def update(
     except file_io.InputError as error:
         logging.warning("%s; it is replaced", error)
         kept = None
-    if kept and kept["step"] == checkpoints.read_step(prefix):
+    if kept and _is_of(kept, prefix):
         if "sha256" in kept:
             is_same = kept["sha256"] == source["sha256"]
         else:  # of an older version
@@ -130,8 +129,23 @@ def update(
     write(folder, threshold, prefix, predict_file, source)
 
 
+def _is_of(content: Mapping[str, Any], prefix: str) -> bool:
+    """Returns whether a threshold of `read_file` can be that of a checkpoint.
+
+    A checkpoint without a step, as exports have, may be the right one.
+    """
+    from albert.model import checkpoints
+
+    steps = {content["step"], checkpoints.read_step(prefix)}
+    return None in steps or len(steps) == 1
+
+
 def read_file(folder: str) -> dict[str, Any] | None:
-    """Reads {`THRESHOLD`: number, "step": int, …} of `write` in a folder; None if it is missing."""
+    """Reads what `write` has written to a folder; None if it is missing.
+
+    Returns:
+      {`THRESHOLD`: number, "step": int, None if unknown, …}.
+    """
     path = os.path.join(folder, FILE_NAME)
     if not file_io.exists(path):
         return None
@@ -146,8 +160,6 @@ def read_file(folder: str) -> dict[str, Any] | None:
 
 def read(prefix: str) -> float:
     """Returns the threshold in the folder of the checkpoint `prefix`; 0 if there is none."""
-    from albert.model import checkpoints
-
     folder = os.path.dirname(prefix)
     content, path = read_file(folder), os.path.join(folder, FILE_NAME)
     if content is None:
@@ -157,12 +169,12 @@ def read(prefix: str) -> float:
             path,
         )
         return 0.0
-    threshold, step = float(content[THRESHOLD]), content["step"]
-    if step != checkpoints.read_step(prefix):
+    threshold = float(content[THRESHOLD])
+    if not _is_of(content, prefix):
         logging.warning(
             "The threshold of %s was found with the checkpoint of step %s, not with %s",
             path,
-            step,
+            content["step"],
             prefix,
         )
     logging.info("Using the threshold %g of %s", threshold, path)

@@ -250,7 +250,6 @@ class QuestionData(contracts.Data):
         """Writes the answers and their scores; see `contracts.Data.write_predictions`."""
         from albert.model import checkpoints
 
-        outcomes.remove(output_dir)
         path = self.questions.file("dev")
         kind, settings = self.questions.kind, self.questions.settings
         evaluator = squad_task.Evaluator(kind, settings, lambda: self.questions.to_answer)
@@ -269,6 +268,7 @@ class QuestionData(contracts.Data):
             else:
                 threshold = null_threshold.read(prefix)
             texts = null_threshold.apply(texts, answers.null_odds, threshold)
+        outcomes.remove(output_dir)
         squad_answers.write_predictions(output_dir, texts, answers.nbest, answers.null_odds)
         if scores:
             examples = self.questions.predict_examples
