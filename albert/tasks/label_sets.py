@@ -109,8 +109,9 @@ class LabelFormat:
 
 def _is_list(value: str) -> bool:
     """Returns whether a cell is a list in Python or JSON, as pandas writes it."""
+    text = value.strip()
     try:
-        return isinstance(ast.literal_eval(value.strip()), list)
+        return text.startswith("[") and isinstance(ast.literal_eval(text), list)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return False
 
