@@ -151,8 +151,8 @@ def test_texts():
 
 
 def test_spellings_of_a_whole_number_are_one_label():
-    keys = ["1", "1.0", "1.", "01.00", "true", "1.5", "01", "1" * 5000 + ".0"]
-    assert [tables.label_key(key) for key in keys] == ["1", "1", "1", "1", *keys[4:]]
+    keys = ["1", "1.0", "1.", "true", "1.5", "01", "01.0", "1" * 5000 + ".0"]
+    assert [tables.label_key(key) for key in keys] == ["1", "1", "1", *keys[3:]]
     assert tables.match_label("0.0", ("1", "0")) == "0"
     assert tables.match_label("0", ("b", "0.0")) == "0.0"
     assert tables.match_label("2", ("1", "0")) is None
