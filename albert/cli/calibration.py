@@ -158,7 +158,7 @@ def _fit(
         logging.info("%s", measured.describe())
     plain = decision.with_temperature(temperature)
     if choice:
-        choice = choice.moved(plain.thresholds)
+        choice = choice.with_thresholds(plain.thresholds)
         record["thresholds"] = choice.to_json()
         logging.info("%s\n%s", choice.describe(), choice.table())
     scores |= label_thresholds.lines(names, plain)

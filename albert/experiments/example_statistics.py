@@ -340,7 +340,7 @@ def _mid_p(only_a: int, only_b: int) -> float:
     """Returns the two-sided mid-p of McNemar's test, given how many examples only one has right."""
     stats, total = statistics.scipy_stats(), only_a + only_b
     point = float(stats.binom.pmf(only_a, total, 0.5))
-    if only_a == only_b:  # The point is in both tails, of which p counts it once.
+    if only_a == only_b:  # Both tails hold this count; p has it once.
         return 1 - point / 2 if total else 1.0
     return float(stats.binomtest(only_a, total).pvalue) - point
 

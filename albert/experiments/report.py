@@ -239,7 +239,7 @@ def _attempts(run: Run, axis: Axis) -> Iterator[Block]:
 def _evaluations(run: Run) -> Block:
     """Returns the table of all evaluations, a row per step, the best one marked."""
     rows = [row for row in run.rows if row.get("kind") == "eval"]
-    rows.sort(key=lambda row: row["step"])  # That of the best is written again by evaluations.
+    rows.sort(key=lambda row: row["step"])  # Evaluations append the best checkpoint again.
     names = run.names("eval")
     if "eval_loss" in names and "loss" in names:
         names.remove("loss")  # a duplicate under another name

@@ -538,6 +538,11 @@ def read_step(path: str) -> int | None:
         raise _damaged(resolve(path), error) from error
 
 
+def may_be_of_step(path: str, step: int | None) -> bool:
+    """Returns whether a checkpoint can be that of a step; exports, for example, have no step."""
+    return step is None or read_step(path) in (None, step)
+
+
 # --- writing ------------------------------------------------------------------------------------
 
 

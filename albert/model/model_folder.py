@@ -415,8 +415,7 @@ def warn_of_decision(decision: decisions.Decision, prefix: str) -> bool:
     """
     from albert.model import checkpoints
 
-    step = None if decision.step is None else checkpoints.read_step(prefix)
-    if step in (None, decision.step):  # a checkpoint without a step may be the right one
+    if checkpoints.may_be_of_step(prefix, decision.step):
         return False
     parts = ["temperature", *(["thresholds"] if decision.thresholds else [])]
     promise = ""
@@ -427,7 +426,7 @@ def warn_of_decision(decision: decisions.Decision, prefix: str) -> bool:
         "%s: found with the checkpoint of step %d, not with %s of step %d: %s%s; find them again "
         "with do_eval and calibrate, choose_thresholds or max_error",
         os.path.join(os.path.dirname(prefix), sources.DESCRIPTION_NAME), decision.step,
-        os.path.basename(prefix), step, " and ".join(parts), promise,
+        os.path.basename(prefix), checkpoints.read_step(prefix), " and ".join(parts), promise,
     )  # fmt: skip
     return True
 

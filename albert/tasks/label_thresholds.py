@@ -82,8 +82,8 @@ class Choice:
         """The thresholds by label id."""
         return tuple(row.threshold for row in self.rows)
 
-    def moved(self, thresholds: Sequence[float]) -> "Choice":
-        """Returns the same choice with the thresholds, by label id, at another temperature."""
+    def with_thresholds(self, thresholds: Sequence[float]) -> "Choice":
+        """Returns the choice with other thresholds by label id: those at a new temperature."""
         pairs = zip(self.rows, thresholds, strict=True)
         rows = tuple(dataclasses.replace(row, threshold=value) for row, value in pairs)
         return dataclasses.replace(self, rows=rows)

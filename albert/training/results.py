@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ _FRACTIONS = ("accuracy", "f1", "precision", "recall", "exact")  # parts of name
 _NEVER_NEGATIVE = ("learning_rate", "gradient_norm", "examples_per_second")
 _MAX_SCORE = 1e40  # maximum absolute value; squares of float32 labels are losses too
 
-Scores = dict[str, Any]  # {name: number}
+Scores = dict[str, float]  # {name: number}; counts are integers
 
 
 class Block(NamedTuple):
@@ -251,7 +251,7 @@ def _is_metric(key: str) -> bool:
     return key not in ("global_step", "best") and not key.startswith("best ")
 
 
-def format_value(value: Any, number: type = np.float32) -> str:
+def format_value(value: float, number: type = np.float32) -> str:
     """Formats a number as the shortest text of the given type; integers stay integers."""
     return str(value) if isinstance(value, int) else str(number(value))
 
@@ -270,8 +270,8 @@ def short_line(metrics: Scores, form: ResultsFormat, best: str | None = None) ->
     return "  ".join(f"{name} {short(value)}" for name, value in shown.items())
 
 
-def short(value: Any) -> str:
-    """Returns a score for a line of text, with four digits."""
+def short(value: float) -> str:
+    """Formats a score with four digits, and a count whole."""
     if isinstance(value, int):
         return str(value)
     return UNDEFINED if np.isnan(value) else f"{value:.4g}"

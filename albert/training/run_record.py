@@ -172,17 +172,17 @@ def log_remarks(folder: str, remarks: Sequence[str]) -> None:
         logging.warning("The model of %s: %s", folder, "; ".join(remarks))
 
 
-def read_remarks(folder: str, last: bool = False) -> list[str]:
+def read_remarks(folder: str, only_current: bool = False) -> list[str]:
     """Returns `stuck_runs.remarks` on the run of a folder; [] without a readable record.
 
     Args:
-      last: none if the last evaluation was on something else than the result that they judge.
+      only_current: return no remarks if a later evaluation was on other data than the result.
     """
     try:
         if file_io.exists(os.path.join(folder, RUN)):
             record = read(folder)
-            is_other = last and find_other_basis(record)
-            return [] if is_other else stuck_runs.remarks(folder, record)
+            is_outdated = only_current and find_other_basis(record)
+            return [] if is_outdated else stuck_runs.remarks(folder, record)
     except file_io.InputError as error:
         logging.warning("Whether the model has learned is unknown: %s", error)
     return []
@@ -581,7 +581,7 @@ def set_calibration(folder: str, calibration: Json) -> None:
 
 
 def drop_calibration(folder: str) -> None:
-    """Removes what was found about probabilities: a run that trains again makes them anew."""
+    """Removes the calibration, which is not that of weights that are trained further."""
     change_session(folder, lambda record, session: record.pop("calibration", None))
 
 

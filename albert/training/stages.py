@@ -129,7 +129,7 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
                 prefix = load(engine, run.checkpoint_to_use)
                 task, data = run.calibrate(engine.predict(eval_input), prefix)
                 engine = _make_engine(task, run)
-                block = evaluation.find_best_block(engine)  # with what was found
+                block = evaluation.find_best_block(engine)  # with the calibration
             if run.do_predict:
                 block = _predict(run, data, engine, _eval_input(data, paths, "test")) or block
             if block:
@@ -137,7 +137,8 @@ def run(task: contracts.Task, data: contracts.Data, run: Run) -> Engine:
                 if run.do_eval:
                     evaluation.warn_of_start(engine, block)
                 folder = run.run_config.output_dir
-                run_record.log_remarks(folder, run_record.read_remarks(folder, last=True))
+                remarks = run_record.read_remarks(folder, only_current=True)
+                run_record.log_remarks(folder, remarks)
     return engine
 
 

@@ -634,6 +634,20 @@ def test_numbers_of_a_run_are_those_of_its_files(tmp_path):
     assert f"{result['eval_accuracy']:.6g} at step {result['step']}" in text
 
 
+def test_evaluations_are_shown_by_step(tmp_path):
+    folder = run_folders.make_run(tmp_path / "run")
+    rows = [row for row in run_record.read_metrics(str(folder)) if row["kind"] == "eval"]
+    first = {name: x for name, x in rows[0].items() if name not in ("kind", "step", "checkpoint")}
+    run_record.append_evaluation(str(folder), rows[0]["step"], "model.ckpt-best", first)
+    assert [r["step"] for r in run_record.read_metrics(str(folder)) if r["kind"] == "eval"] == [
+        10,
+        5,
+    ]
+    page = write_report(tmp_path, f"--runs={folder}")
+    table = page[page.index("Evaluations</h2>") :]
+    assert re.findall(r"<tr[^>]*>\s*<td[^>]*>(\d+)</td>", table)[:2] == ["5", "10"]
+
+
 def test_numbers_of_a_sweep_are_those_of_its_files(tmp_path):
     def score(point, seed):
         return 0.5 + point["rate"] + 0.013 * seed

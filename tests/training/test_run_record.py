@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from albert.io import file_io
-from albert.training import results, run_record, run_session
+from albert.training import evaluation_basis, results, run_record, run_session
 from tests.support.processes import wait_until
 from tests.support.sources import ROOT
 
@@ -246,6 +246,21 @@ def test_what_is_wrong_with_a_score_is_recorded(tmp_path, caplog, step, accuracy
     assert run_record.read(path)["remarks"] == run_record.read_remarks(path) == remarks
     run_record.log_remarks(path, remarks)
     assert (f"The model of {path}: {remarks[0]}" in caplog.text) if remarks else not caplog.text
+
+
+def test_remarks_on_a_result_are_not_those_of_a_later_evaluation_on_other_data(tmp_path):
+    path = str(tmp_path)
+    for stages, name in ((["train", "eval"], "a"), (["eval"], "b")):
+        with recorder(tmp_path).session(path, stages, {}):
+            run_record.set_model(path, "sst-2", "accuracy", 10, 5)
+            run_record.set_basis(path, evaluation_basis.Basis(sha256=name * 64, path="dev.csv"))
+            run_record.set_result(path, 2, {"accuracy": 0.5})
+            if name == "a":
+                run_record.set_evaluated(path, 2, {"accuracy": 0.5})
+                remarks = run_record.read_remarks(path, only_current=True)
+    assert remarks == ["no better than a constant answer (0.5000)"]
+    assert run_record.read_remarks(path) == remarks  # of the model, which is the same
+    assert run_record.read_remarks(path, only_current=True) == []
 
 
 def test_classes_that_only_a_threshold_finds_are_not_missed(tmp_path):

@@ -103,6 +103,8 @@ def update(
 
     Data with more questions, or at least as many of the same file, replaces it.
     """
+    from albert.model import checkpoints
+
     path = os.path.join(folder, FILE_NAME)
     source = {"sha256": file_io.sha256(predict_file), "num_questions": num_questions}
     try:
@@ -110,7 +112,7 @@ def update(
     except file_io.InputError as error:
         logging.warning("%s; it is replaced", error)
         kept = None
-    if kept and _is_of(kept, prefix):
+    if kept and checkpoints.may_be_of_step(prefix, kept["step"]):
         if "sha256" in kept:
             is_same = kept["sha256"] == source["sha256"]
         else:  # of an older version
@@ -127,17 +129,6 @@ def update(
             )  # fmt: skip
             return
     write(folder, threshold, prefix, predict_file, source)
-
-
-def _is_of(content: Mapping[str, Any], prefix: str) -> bool:
-    """Returns whether a threshold of `read_file` can be that of a checkpoint.
-
-    A checkpoint without a step, as exports have, may be the right one.
-    """
-    from albert.model import checkpoints
-
-    steps = {content["step"], checkpoints.read_step(prefix)}
-    return None in steps or len(steps) == 1
 
 
 def read_file(folder: str) -> dict[str, Any] | None:
@@ -160,6 +151,8 @@ def read_file(folder: str) -> dict[str, Any] | None:
 
 def read(prefix: str) -> float:
     """Returns the threshold in the folder of the checkpoint `prefix`; 0 if there is none."""
+    from albert.model import checkpoints
+
     folder = os.path.dirname(prefix)
     content, path = read_file(folder), os.path.join(folder, FILE_NAME)
     if content is None:
@@ -170,7 +163,7 @@ def read(prefix: str) -> float:
         )
         return 0.0
     threshold = float(content[THRESHOLD])
-    if not _is_of(content, prefix):
+    if not checkpoints.may_be_of_step(prefix, content["step"]):
         logging.warning(
             "The threshold of %s was found with the checkpoint of step %s, not with %s",
             path,
