@@ -67,7 +67,7 @@ own_texts() {
   step "Fine-tuning albert_mini on 80 messages" albert.run_classifier --task_name=custom \
     --train_file=examples/messages_train.csv --validation_file=examples/messages_dev.csv \
     --text_column=message --label_column=topic --init_checkpoint=albert_mini --output_dir="$run" \
-    --do_train --do_eval --learning_rate=1e-4 --train_step=100 --warmup_step=10 \
+    --do_train --do_eval --learning_rate=1e-4 --train_step=40 --warmup_step=4 \
     --save_checkpoints_steps=20
   step "Naming the topics of three messages" albert.predict --model_dir="$run" --with_text \
     --input_file=examples/messages_new.txt --output_file="$out/answers.tsv"

@@ -1,8 +1,8 @@
 """Processes that begin with TensorFlow imported, for the tests that start many.
 
-Python and TensorFlow take about five seconds of a core to start. Here one process, the template,
-imports them and then only waits to be forked, before TensorFlow has started any thread. A fork has
-its own environment, folder, files and signals, and ends like any process.
+Python, TensorFlow and this package take about five seconds of a core to start. Here one process,
+the template, imports them and then only waits to be forked, before TensorFlow has started any
+thread. A fork has its own environment, folder, files and signals, and ends like any process.
 
 `Process` is a fork of which a test gets the process id. `python` names a program to be called like
 an interpreter, for scripts that start processes themselves; signals do not reach those. Where the
@@ -13,6 +13,7 @@ import atexit
 import faulthandler
 import functools
 import gc
+import importlib
 import json
 import os
 import pathlib
@@ -30,6 +31,8 @@ import types
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CHILDREN_TOO = "FORKED_CHILDREN"
+# Most forks need the modules of these.
+COMMANDS = ("albert.run_pretraining", "albert.run_classifier", "albert.run_squad_v1")
 
 
 # --- the template -------------------------------------------------------------------------------
@@ -44,6 +47,10 @@ def serve(path):
     from tests.support import graphs
 
     graphs.leave_out_tracebacks()
+    for name in COMMANDS:
+        importlib.import_module(name)
+        del sys.modules[name]  # what they import is left; forks run the command as __main__
+    _ = sys.modules["tensorflow"].summary.create_file_writer  # imports TensorBoard
     threads = len(os.listdir("/proc/self/task"))
     assert threads == 1, f"{threads} threads: a fork would lack all but one"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -119,7 +126,16 @@ def become(request, files, stand_in):
 
         sys.executable = stand_in
     sys.modules["tests.support.graphs"].leave_unoptimized()
-    kind, program, *arguments = request["arguments"]
+    try:
+        _run(*request["arguments"])
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        _end(end.code or 0)
+    _end(0)
+
+
+def _run(kind, program, *arguments):
     if kind == "-m":
         sys.argv = [program, *arguments]
         runpy.run_module(program, run_name="__main__", alter_sys=True)
@@ -128,6 +144,15 @@ def become(request, files, stand_in):
         sys.argv = ["-c", *arguments]
         main = sys.modules["__main__"] = types.ModuleType("__main__")
         exec(compile(program, "<string>", "exec"), main.__dict__)
+
+
+def _end(status):
+    """Does what an interpreter does at its end, but does not free each object of TensorFlow."""
+    threading._shutdown()  # waits for threads
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 # --- asking for processes -----------------------------------------------------------------------
