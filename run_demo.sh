@@ -136,9 +136,9 @@ step "Pre-training a tiny model" albert.run_pretraining \
   --albert_config_file="$model/albert_config.json" --input_file="$records/train.tf_record" \
   --eval_input_file="$records/heldout.tf_record" --output_dir="$model" --do_train --do_eval \
   --max_seq_length=64 --max_predictions_per_seq=10 --train_batch_size=32 --optimizer=adamw \
-  --learning_rate=1e-3 --num_train_steps=700 --num_warmup_steps=60 --save_checkpoints_steps=350
+  --learning_rate=1e-3 --num_train_steps=560 --num_warmup_steps=50 --save_checkpoints_steps=280
 rm -rf "$out/export" # each run would add another
-fine_tune SST-2 240 --export_dir="$out/export"
+fine_tune SST-2 120 --export_dir="$out/export"
 fine_tune RTE 120
 fine_tune STS-B 120
 step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \

@@ -1,5 +1,6 @@
 """Pre-training end to end on records that a tiny model can learn."""
 
+import dataclasses
 import itertools
 import os
 import re
@@ -31,6 +32,8 @@ from tests.support.builders import (
 from tests.support.forked import Process
 from tests.support.processes import wait_until
 
+TWO_LAYERS = dataclasses.replace(CONFIG, num_hidden_layers=2)
+
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
@@ -40,13 +43,20 @@ def inputs(tmp_path_factory):
             str(folder / f"part{i}.tfrecord"), SPECS, pretraining_rows(90, seed=i), {}
         )
     file_io.write_text(str(folder / "config.json"), CONFIG.to_json_string())
+    file_io.write_text(str(folder / "two_layers.json"), TWO_LAYERS.to_json_string())
     return folder
+
+
+def two_layers(inputs, output_dir, **changes):
+    """Flags of a run like that of `evaluated`."""
+    config = inputs / "two_layers.json"
+    return pretraining_flags(inputs, output_dir, albert_config_file=config, **changes)
 
 
 @pytest.fixture(scope="module")
 def evaluated(inputs, run_script):
     """The folder of a run that evaluated while it trained. Nothing is to change it."""
-    run_script(run_pretraining, **pretraining_flags(inputs, inputs / "evaluated", do_eval=True))
+    run_script(run_pretraining, **two_layers(inputs, inputs / "evaluated", do_eval=True))
     return inputs / "evaluated"
 
 
@@ -85,7 +95,7 @@ def test_the_cost_of_a_run_is_that_of_its_steps(inputs, evaluated):
     assert (cost.steps, cost.examples) == (30, 30 * batch_size)
     assert cost.tokens == rows[-1]["tokens_seen"] <= cost.positions <= cost.examples * LENGTH
     # The encoder's products of a token alone; six, as of forward and backward pass.
-    hidden, layers = CONFIG.hidden_size, CONFIG.num_hidden_layers - 1
+    hidden, layers = CONFIG.hidden_size, TWO_LAYERS.num_hidden_layers - 1
     of_token = layers * (4 * hidden**2 + 2 * hidden * CONFIG.intermediate_size)
     assert cost.flop > 6 * cost.tokens * of_token
     assert cost.evaluation_seconds > 0
@@ -132,7 +142,7 @@ def test_evaluation_while_training_or_after_is_the_same(inputs, evaluated, tmp_p
     shutil.copytree(evaluated, tmp_path, dirs_exist_ok=True)
     while_training = (tmp_path / "eval_results.txt").read_text()
     assert [int(b["global_step"]) for b in read_results(tmp_path)] == [0, 10, 20, 30]
-    flags = pretraining_flags(inputs, tmp_path, do_train=False, do_eval=True)
+    flags = two_layers(inputs, tmp_path, do_train=False, do_eval=True)
     run_script(run_pretraining, **flags)
     assert (tmp_path / "eval_results.txt").read_text() == while_training
     for path in [*tmp_path.glob("model.ckpt-best*"), *tmp_path.glob("*.txt")]:
@@ -156,7 +166,7 @@ def test_the_best_of_the_reference_is_not_lost(inputs, evaluated, tmp_path, run_
 @pytest.mark.slow
 def test_memory_can_be_saved_without_changing_the_result(inputs, evaluated, tmp_path, run_script):
     saving = {"gradient_accumulation_steps": 4, "recompute": True}
-    run_script(run_pretraining, **pretraining_flags(inputs, tmp_path, **saving))
+    run_script(run_pretraining, **two_layers(inputs, tmp_path, **saving))
     expected, found = (weights(folder / "model.ckpt-10") for folder in (evaluated, tmp_path))
     for name in expected:
         np.testing.assert_allclose(found[name], expected[name], atol=1e-4, err_msg=name)
@@ -165,7 +175,7 @@ def test_memory_can_be_saved_without_changing_the_result(inputs, evaluated, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_low_precision_follows_float32(inputs, evaluated, tmp_path, run_script, precision):
-    flags = pretraining_flags(inputs, tmp_path, precision=precision, do_eval=True)
+    flags = two_layers(inputs, tmp_path, precision=precision, do_eval=True)
     run_script(run_pretraining, **flags)
     found, expected = (float(read_results(path)[-1]["loss"]) for path in (tmp_path, evaluated))
     assert found == pytest.approx(expected, rel=0.02)
@@ -188,7 +198,7 @@ def test_memory_is_estimated_before_anything_is_done(inputs, tmp_path, run_scrip
 
 @pytest.mark.slow
 def test_every_group_can_start_from_group_0(inputs, evaluated, tmp_path, run_script):
-    config = encoder.AlbertConfig(**{**CONFIG.to_dict(), "num_hidden_groups": 2})
+    config = dataclasses.replace(TWO_LAYERS, num_hidden_groups=2)
     file_io.write_text(str(tmp_path / "groups.json"), config.to_json_string())
     flags = pretraining_flags(
         inputs, tmp_path / "b", num_train_steps=1, albert_config_file=tmp_path / "groups.json",
@@ -259,7 +269,7 @@ def test_positions_without_weight_may_be_anything(inputs, evaluated, tmp_path, r
     for i in range(2):
         rows = map(changed, pretraining_rows(90, seed=i))
         record_files.write(str(tmp_path / f"part{i}.tfrecord"), SPECS, rows, {})
-    flags = pretraining_flags(
+    flags = two_layers(
         inputs, tmp_path / "out", input_file=tmp_path / "part*.tfrecord", do_eval=True
     )
     run_script(run_pretraining, **flags)

@@ -22,7 +22,7 @@ study, report, real_weights = (
 )
 STUDIES = sorted((ROOT / "experiments").glob("*.json"))
 TINY = {
-    "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
     "intermediate_size": 32, "max_position_embeddings": 128,
 }  # fmt: skip
 

@@ -364,9 +364,8 @@ def passages(level, split, count):
 PRETRAINING_LENGTH, PREDICTIONS = 24, 4
 PRETRAINING_SPECS = instances.feature_specs(PRETRAINING_LENGTH, PREDICTIONS)
 PRETRAINING_CONFIG = tiny_config(
-    vocab_size=40, num_hidden_layers=2, intermediate_size=32, max_position_embeddings=32,
-    initializer_range=0.2,
-)  # fmt: skip
+    vocab_size=40, intermediate_size=32, max_position_embeddings=32, initializer_range=0.2
+)
 
 
 def forge_record(path, number, name, place, value):

@@ -1,7 +1,6 @@
 """Two worker processes compute what two devices and one compute, and end together."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -65,9 +64,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("workers")
     rows = builders.pretraining_rows(70)
     record_files.write(str(folder / "part0.tfrecord"), builders.PRETRAINING_SPECS, rows, {})
-    # One layer: two devices trace each twice. What layers share does not depend on devices.
-    config = dataclasses.replace(builders.PRETRAINING_CONFIG, num_hidden_layers=1)
-    file_io.write_text(str(folder / "config.json"), config.to_json_string())
+    file_io.write_text(str(folder / "config.json"), builders.PRETRAINING_CONFIG.to_json_string())
     builders.write_glue(folder)
     return folder
 
