@@ -287,7 +287,9 @@ def _watching(on_arrival: Callable[[bytes], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.set_wakeup_fd(before)
+        # Ctrl-C between two instructions can leave this block open until the outer one is closed.
+        with contextlib.suppress(OSError):
+            signal.set_wakeup_fd(before)
         sender.close()
         thread.join()
         receiver.close()

@@ -157,6 +157,15 @@ app.run(main, lambda values: None)
 """
 
 
+def test_an_outer_block_may_be_closed_first(handled):
+    outer, inner = signals.ensure_end(), signals.ensure_end()
+    for block in (outer, inner):
+        block.__enter__()
+    for block in (outer, inner):
+        block.__exit__(None, None, None)
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 def test_a_script_that_is_terminated_has_a_status_of_its_own():
     """Its children end as usual; of two signals in a row none waits for the end of a call."""
     processes = [

@@ -67,7 +67,7 @@ def write_inputs(folder, version):
             question.pop("is_impossible", None)
     file_io.write_json(str(folder / "test.json"), unlabeled)
     config = builders.tiny_config(
-        embedding_size=32, hidden_size=64, num_hidden_layers=2, intermediate_size=192,
+        embedding_size=32, hidden_size=64, num_hidden_layers=1, intermediate_size=192,
         max_position_embeddings=64, initializer_range=0.1,
     )  # fmt: skip
     file_io.write_text(str(folder / "albert_config.json"), config.to_json_string())
