@@ -263,7 +263,8 @@ class Study:
         scores, facts = study.last_scores(folder), study.describe(folder)
         return {
             **{key: scores[key] for key in score_names(task)},
-            **{key: facts[key] for key in ("steps", "machine", "commit")},
+            "steps": scores["step"],  # the cost also counts steps that a killed run made again
+            **{key: facts[key] for key in ("machine", "commit")},
             **{key: flags[key] for key in ("learning_rate", "precision")},
         }
 

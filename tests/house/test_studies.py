@@ -486,6 +486,20 @@ def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
     assert not parts
 
 
+def test_the_steps_of_a_record_are_those_of_the_training(tmp_path):
+    """Not those that were made, of which a run that was killed made some again."""
+    for seed in real_weights.SEEDS:
+        folder = tmp_path / "work" / "runs" / f"RACE-ours-seed_{seed}"
+        folder.mkdir(parents=True)
+        record = {"status": "done", "sessions": [{}], "cost": {"steps": 430}}
+        file_io.write_json(str(folder / "run.json"), record)
+        row = {"kind": "eval", "step": 250, "checkpoint": "model.ckpt-250", "eval_accuracy": 0.5}
+        (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+    assert real_weights_of(tmp_path, "--rates=1e-4", "--only=RACE") == 0
+    records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
+    assert [record["steps"] for record in records] == [250] * 3
+
+
 def test_the_table_of_real_weights_has_means_and_differences(tmp_path):
     settings = {"learning_rate": 1e-4, "steps": 830, "precision": "float32"}
     for side, scores in (("ours", (0.8, 0.82, 0.84)), ("transformers", (0.79, 0.82, 0.85))):
