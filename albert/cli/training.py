@@ -421,6 +421,8 @@ def make_strategy(
     if devices.use_tpu and name not in ("auto", "tpu"):
         raise file_io.InputError(f"--use_tpu contradicts --distribution_strategy={name}")
     name = "tpu" if devices.use_tpu else name
+    if name != "tpu":
+        _warn_of_tpu_flags(devices)
     strategy = distribution.create_strategy(
         name,
         tpu_name=devices.tpu_name,
@@ -439,6 +441,14 @@ def make_strategy(
     values = {name: flag["value"] for name, flag in command.flags.items()}
     distribution.check_agreement(strategy, values)
     return strategy
+
+
+def _warn_of_tpu_flags(devices: Devices) -> None:
+    """Warns of flags that a run without a TPU does not read; the reference is silent there."""
+    names = ("tpu_name", "tpu_zone", "gcp_project", "master")
+    given = [f"--{name}" for name in names if getattr(devices, name)]
+    if given:
+        logging.warning("%s: not read without --use_tpu; this run uses no TPU", ", ".join(given))
 
 
 def run_config(

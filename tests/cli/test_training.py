@@ -40,6 +40,14 @@ def test_contradictory_devices_are_refused(settings):
         training.make_strategy(settings("--use_tpu", "--distribution_strategy=mirrored"), COMMAND)
 
 
+def test_flags_of_a_tpu_that_is_not_used_are_named(settings, caplog):
+    training.make_strategy(settings("--tpu_name=pod", "--master=grpc://host:8470"), COMMAND)
+    assert "--tpu_name, --master: not read without --use_tpu; this run uses no TPU" in caplog.text
+    caplog.clear()
+    training.make_strategy(settings(), COMMAND)
+    assert "TPU" not in caplog.text
+
+
 def test_sequences_must_fit_the_table_of_positions():
     config = encoder.AlbertConfig(vocab_size=10, max_position_embeddings=128)
     model_settings.check_seq_length(128, config)
