@@ -112,7 +112,7 @@ fine_tune() { # task, steps, further flags
   step "Fine-tuning on $1" albert.run_classifier --task_name="$1" --data_dir="$data/glue" \
     --output_dir="$out/$1" --init_checkpoint="$model" --do_train --do_eval --do_predict \
     --max_seq_length=64 --eval_batch_size=64 --predict_batch_size=64 --learning_rate=5e-4 \
-    --train_step="$2" --warmup_step=60 --save_checkpoints_steps=60 "${@:3}"
+    --train_step="$2" --warmup_step=40 --save_checkpoints_steps="$2" "${@:3}"
 }
 
 step "Making a corpus, tasks and questions" albert.make_demo_data --output_dir="$data"
@@ -139,8 +139,8 @@ step "Pre-training a tiny model" albert.run_pretraining \
   --learning_rate=1e-3 --num_train_steps=560 --num_warmup_steps=50 --save_checkpoints_steps=280
 rm -rf "$out/export" # each run would add another
 fine_tune SST-2 120 --export_dir="$out/export"
-fine_tune RTE 120
-fine_tune STS-B 120
+fine_tune RTE 80
+fine_tune STS-B 80
 step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \
   --predict_file="$data/squad/dev.json" --output_dir="$out/SQuAD" --init_checkpoint="$model" \
   --do_train --do_predict --max_seq_length=64 --max_query_length=16 --predict_batch_size=64 \
