@@ -140,6 +140,15 @@ def test_a_computation_is_told_of_a_signal_before_its_end(handled):
     assert signal.set_wakeup_fd(-1) == -1
 
 
+def test_an_outer_block_may_be_closed_first(handled):
+    outer, inner = signals.ensure_end(), signals.ensure_end()
+    for block in (outer, inner):
+        block.__enter__()
+    for block in (outer, inner):
+        block.__exit__(None, None, None)
+    assert signal.set_wakeup_fd(-1) == -1
+
+
 SCRIPT = """
 import os, signal, time
 from albert.cli import app
@@ -155,15 +164,6 @@ def main(values):
 
 app.run(main, lambda values: None)
 """
-
-
-def test_an_outer_block_may_be_closed_first(handled):
-    outer, inner = signals.ensure_end(), signals.ensure_end()
-    for block in (outer, inner):
-        block.__enter__()
-    for block in (outer, inner):
-        block.__exit__(None, None, None)
-    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_a_script_that_is_terminated_has_a_status_of_its_own():
