@@ -16,6 +16,7 @@ section of a flag is that module's name.
 """
 
 import dataclasses
+import functools
 import math
 import re
 import types
@@ -181,17 +182,19 @@ def _type_of(annotation: Any) -> type:
     return typing.get_origin(annotation) or annotation
 
 
-def _rows(kind: type, defaults: dict | None = None) -> Iterator[tuple[str, type, Flag]]:
-    """Yields name, type and `Flag` of each flag of a group, including nested groups.
+@functools.cache
+def _rows(kind: type) -> tuple[tuple[str, type, Flag], ...]:
+    """Returns name, type and `Flag` of each flag of a group, including nested groups."""
+    return tuple(_iter_rows(kind, {}))
 
-    `defaults` replace those of flags, by name.
-    """
+
+def _iter_rows(kind: type, defaults: dict) -> Iterator[tuple[str, type, Flag]]:
+    """Yields the rows of `_rows`; `defaults` replace those of flags, by name."""
     hints = typing.get_type_hints(kind)
-    defaults = defaults or {}
     for field in dataclasses.fields(kind):
         if _GROUP in field.metadata:
             inner, changed = field.metadata[_GROUP]
-            yield from _rows(inner, {**changed, **defaults})
+            yield from _iter_rows(inner, {**changed, **defaults})
         elif _FLAG in field.metadata:
             row = field.metadata[_FLAG]
             default = defaults.get(field.name, row.default)
@@ -252,9 +255,14 @@ def define(kind: type, flag_values: flags.FlagValues) -> None:
 def read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
     """Returns the group of parsed flags; checks each value alone, and outputs against inputs."""
     settings = _read(kind, flag_values)
-    named = {name: (row.path, flag_values[name].value) for name, _, row in _rows(kind) if row.path}
+    named = {name: (path, flag_values[name].value) for name, path in _paths(kind)}
     path_flags.check_outputs(named, settings)
     return settings
+
+
+def _paths(kind: type) -> Iterator[tuple[str, path_flags.Path]]:
+    """Yields the name of each flag of a group that names a path, and what that path is."""
+    return ((name, row.path) for name, _, row in _rows(kind) if row.path)
 
 
 def _read(kind: type[_Kind], flag_values: flags.FlagValues) -> _Kind:
