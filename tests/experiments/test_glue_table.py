@@ -63,6 +63,10 @@ def test_intervals_over_seeds_and_runs_without_a_score(folder):
     assert row["restarts"] == 0 and "restarts" not in notes
 
 
+def test_the_case_of_a_task_does_not_matter(folder):
+    assert glue_table.summarize(folder, ["rte"]) == glue_table.summarize(folder, ["RTE"])
+
+
 def test_undefined_scores_are_no_numbers(tmp_path):
     """Correlations are undefined where all dev labels are equal."""
     folder = write_sweep(tmp_path, {"CoLA": {1: math.nan, 2: 0.5}, "RTE": {1: 0.7, 2: 0.7}})
