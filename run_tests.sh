@@ -44,8 +44,7 @@ if [[ -n $lint ]]; then
   # Imports between rooms point down only: the contract in pyproject.toml.
   "$PYTHON" -c 'from importlinter import cli; cli.lint_imports_command()' --no-logo --no-cache
 fi
-# Start-up and graph building, which are most of a test's time, take one core; tests of servers and
-# workers wait. So three processes keep two cores busy. Files are distributed in the order of
-# tests/conftest.py.
-exec "$PYTHON" -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder \
+# Two processes: much of a test's time is start-up and graph building, which take one core. Files
+# are distributed in the order of tests/conftest.py.
+exec "$PYTHON" -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
   ${folders[@]+"${folders[@]}"} ${arguments[@]+"${arguments[@]}"}
