@@ -138,7 +138,7 @@ step "Pre-training a tiny model" albert.run_pretraining \
   --max_seq_length=64 --max_predictions_per_seq=10 --train_batch_size=32 --optimizer=adamw \
   --learning_rate=1e-3 --num_train_steps=560 --num_warmup_steps=50 --save_checkpoints_steps=280
 rm -rf "$out/export" # each run would add another
-fine_tune SST-2 120 --export_dir="$out/export"
+fine_tune SST-2 240 --export_dir="$out/export"
 fine_tune RTE 80
 fine_tune STS-B 80
 step "Fine-tuning on questions" albert.run_squad_v1 --train_file="$data/squad/train.json" \
@@ -152,10 +152,10 @@ step "Asking about a text" albert.ask --model_dir="$out/SQuAD" --context_file="$
 answer=$(grep -o ' [01]\.[0-9]*  .*' "$out/logs/$demo-$step_number.log" | head -n 1)
 
 printf '\n%-34s %8s %8s %8s\n' 'on data not seen in training' score chance needed
-check 'pre-training: masked words' "$(best_of "$model")" 0.19 0.25
+check 'pre-training: masked words' "$(best_of "$model")" 0.19 0.28
 check 'pre-training: sentence order' \
   "$(sed -n 's/^sentence_order_accuracy = //p' "$model/eval_results.txt" | tail -n 1)" 0.61 0.75
-check 'SST-2: accuracy' "$(best_of "$out/SST-2")" 0.50 0.70
+check 'SST-2: accuracy' "$(best_of "$out/SST-2")" 0.50 0.90
 check 'RTE: accuracy' "$(best_of "$out/RTE")" 0.50 0.80
 check 'STS-B: Pearson correlation' "$(best_of "$out/STS-B")" 0.00 0.60
 check 'SQuAD: F1, percent' "$(best_of "$out/SQuAD")" 14 60

@@ -115,14 +115,14 @@ def _state(sweep_dir: str, trials: Sequence[sweep_journal.Trial]) -> str:
 def _rows(sweep_dir: str, names: Iterable[str]) -> list[dict[str, Any]]:
     """Reads the rows of tasks of a sweep, one `read_task` each.
 
-    The case of `names` does not matter, as elsewhere, but where two trials differ in it alone.
+    A name in another case than that of its trials is theirs, as `glue.get_task` ignores case.
 
     Raises file_io.InputError if the folder holds no sweep, or a name is neither a GLUE task nor a
     trial of the sweep.
     """
     trials = sweep_journal.read(sweep_dir)[1]
     own = {name for trial in trials for name in (trial.name, os.path.dirname(trial.name))}
-    by_lower = {name.lower(): name for name in own}
+    by_lower = {name.lower(): name for name in sorted(own)}
     found = [name if name in own else by_lower.get(name.lower(), name) for name in names]
     for name in found:
         if name not in own:

@@ -1,4 +1,4 @@
-"""Half a minute at twice the capacity, with slow, cut-off and hostile clients.
+"""A minute at twice the capacity, with slow, cut-off and hostile clients.
 
 `benchmarks/robustness/overload.py` does the same with a real model, for any time.
 """
@@ -17,7 +17,7 @@ from tests.support.sources import ROOT
 
 pytest.importorskip("albert.serving.server")
 
-SECONDS = 30
+SECONDS = 60
 PER_TEXT = 0.02  # seconds that the model takes: 50 texts per second
 MEMORY = 0.05  # allowed growth
 
@@ -36,9 +36,9 @@ def make_request(number):
     return overload.Request(path, value, lambda reply: expected in reply)
 
 
-@pytest.mark.slow(20)
+@pytest.mark.slow(40)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_half_a_minute_at_twice_the_capacity(tmp_path):
+def test_a_minute_at_twice_the_capacity(tmp_path):
     log = tmp_path / "log"
     program = [sys.executable, "-m", "tests.support.serving_stand_in"]
     command = [*program, "0", str(PER_TEXT), "patient"]
