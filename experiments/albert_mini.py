@@ -2,41 +2,31 @@
 
     ./experiments/albert_mini.sh --teacher=all-MiniLM-L6-v2 --data=DATA --work=WORK
 
-After the pre-training, the model learns in rounds to compare two texts that it reads together, and
-then again what the teacher makes of single texts, which the former disturbs. Every step is a
-command of this package; a finished one is skipped, and an interrupted training resumes. Fine-tuning
-is that of the study `real_weights`, with three seeds, so that the scores compare with those of the
-teacher. `--install` puts the model into the package; its card, README.md, is written by hand.
+Every step is a command of this package; a finished one is skipped, and an interrupted training
+resumes. Fine-tuning is that of the study `real_weights`, with three seeds, so that the scores
+compare with those of the teacher. `--install` puts the model into the package; its card, README.md,
+is written by hand.
 """
 
 import argparse
+import functools
 import pathlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert.io import tensorflow_start
-from experiments import real_weights, sentence_pairs, study
+from experiments import cloze_questions, real_weights, sentence_pairs, study
 
 HERE = pathlib.Path(__file__).resolve().parent
 TASKS = ("MRPC", "STS-B", "RTE", "SST-2", "QNLI", "SQuAD")
 RATES = (1e-4, 2e-4, 3e-4)  # more than those of models whose layers are not shared
 # Texts that may only be used for research; the model is for everyone.
 _NON_COMMERCIAL = ("others_07", "others_08")
-# Steps on pairs, and minutes of pre-training after them; for weights that knew pairs before.
-_ROUNDS, _ROUNDS_AGAIN = ((1000, 6), (1800, 10)), ((1200, 8),)
+# Fractions of the examples: single sentences, two long texts, two sentences that may be alike, and
+# questions with passages.
+_SHARES = {"single": 0.4, "long": 0.25, "alike": 0.2, "questions": 0.15}
 _RECORDS = {"max_seq_length": 128, "sentence_task": "none", "mask_in_training": True}
-
-
-def write_sentences(paths: list[pathlib.Path], target: pathlib.Path) -> None:
-    """Writes every sentence of the documents as a document of its own."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(".partial")
-    with open(partial, "w", encoding="utf-8") as file:
-        for path in paths:
-            for document in study.read_documents(path):
-                file.write(document.replace("\n", "\n\n"))
-    partial.rename(target)
 
 
 def find_texts(data: pathlib.Path) -> list[pathlib.Path]:
@@ -46,85 +36,46 @@ def find_texts(data: pathlib.Path) -> list[pathlib.Path]:
     return sorted(path for path in found if path.name.split(".")[0] not in _NON_COMMERCIAL)
 
 
-def make_records(options: study.Options, commands: study.Commands, vocab: pathlib.Path) -> str:
-    """Returns the mixture to train on: half single sentences, half pairs of longer texts."""
-    folder, paths = options.work / "data", find_texts(options.data)
-    sentences = folder / "sentences.txt"
-    if not (sentences.exists() or options.dry_run):
-        write_sentences(paths, sentences)
-    kinds = {
-        "single": {"input_file": sentences, "sequence_format": "doc_sentences"},
-        "pairs": {
-            "input_file": ",".join(map(str, paths)),
-            "sequence_format": "segment_pair",
-            "short_seq_prob": 0.3,
-        },
-    }
-    for kind, flags in kinds.items():
-        flags |= {**_RECORDS, "vocab_file": vocab, "output_file": folder / kind, "num_shards": 2}
-        done = folder / f"{kind}.manifest.json"
-        commands.run(kind, "create_pretraining_data", flags, done)
-    return ",".join(f"{folder}/{kind}-*-of-*:0.5" for kind in kinds)
+def write_texts(options: study.Options, teacher: pathlib.Path) -> dict[str, dict[str, Any]]:
+    """Writes the texts of the records, if they are not there.
 
-
-def train(
-    options: study.Options, commands: study.Commands, name: str, flags: dict[str, Any]
-) -> pathlib.Path:
-    """Pre-trains with the teacher in a folder of this name; returns the averaged weights."""
-    folder = options.work / name
-    flags = {"flagfile": "recipes/albert_mini.flags", **flags, "output_dir": folder}
-    commands.run(name, "run_pretraining", flags, folder / f"{study.AVERAGE}.index")
-    return folder / study.AVERAGE
-
-
-def learn_pairs(
-    options: study.Options, commands: study.Commands, start: pathlib.Path, teacher: pathlib.Path,
-    name: str, steps: int, seed: int,
-) -> pathlib.Path:  # fmt: skip
-    """Trains weights to tell the similarity of two texts; returns the prefix of the new weights.
-
-    The teacher's hidden states are learned at the same time, so that they stay.
-
-    Args:
-      name: of the folder.
+    Returns:
+      {name of the records: flags of `create_pretraining_data` besides `_RECORDS`}.
     """
-    data, folder = options.work / "data", options.work / name
-    files = (data / "pairs_train.csv", data / "pairs_dev.csv")
-    if not (options.dry_run or all(file.exists() for file in files)):
-        sentence_pairs.write(find_texts(options.data), teacher, *files)
-    flags = {
-        **{"task_name": "custom", "train_file": files[0], "validation_file": files[1]},
-        **{"text_column": "a", "text_pair_column": "b", "label_column": "score"},
-        **{"label_type": "regression", "standardize_labels": True, "init_checkpoint": start},
-        **{"teacher": teacher, "distill_weights": "0,1,0,1,1", "pooling": "mean"},
-        **{"albert_config_file": "configs/albert_mini.json", "do_train": True, "do_eval": True},
-        **{"max_seq_length": 128, "train_batch_size": 64, "learning_rate": 3e-4},
-        **{"train_step": steps, "warmup_step": 100, "save_checkpoints_steps": 500},
-        **{"bias_correction": True, "precision": "bfloat16", "seed": seed},
-        "output_dir": folder,
+    paths, folder = find_texts(options.data), options.work / "data"
+    wikipedia = [path for path in paths if path.name.startswith("others")]
+
+    def write_sentences(target: pathlib.Path) -> None:
+        documents = (document for path in paths for document in study.read_documents(path))
+        study.write_documents(target, (x.replace("\n", "\n\n") for x in documents))
+
+    makers: dict[str, Callable[[pathlib.Path], None]] = {
+        "single": write_sentences,
+        "alike": functools.partial(sentence_pairs.write, paths, teacher),
+        "questions": functools.partial(cloze_questions.write, wikipedia),
     }
-    commands.run(name, "run_classifier", flags, folder / "run.json")
-    return folder / "model.ckpt-best"
+    files = {name: folder / f"{name}.txt" for name in makers}
+    for name, file in files.items():
+        if not (file.exists() or options.dry_run):
+            makers[name](file)
+    in_pairs = {"sequence_format": "segment_pair", "short_seq_prob": 0}
+    return {
+        "single": {"input_file": files["single"], "sequence_format": "doc_sentences"},
+        "long": {**in_pairs, "input_file": ",".join(map(str, paths)), "short_seq_prob": 0.3},
+        "alike": {**in_pairs, "input_file": files["alike"]},
+        "questions": {**in_pairs, "input_file": files["questions"]},
+    }
 
 
-def join(head: pathlib.Path, encoder: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Writes a model with the masked-LM head of one checkpoint and the encoder of another.
-
-    Args:
-      folder: gets the checkpoint and the files beside `head`.
-    """
-    from albert.model import checkpoints, model_folder, sources
-
-    target = folder / "model.ckpt-0"
-    if not target.with_suffix(".index").exists():
-        tensors, trained = (checkpoints.read_tensors(str(path)) for path in (head, encoder))
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in map(pathlib.Path, sources.files_beside(str(head))):
-            shutil.copy(path, folder / path.name)
-        model_folder.write_rules(str(folder), sources.rules_beside(str(head)))
-        shared = {name: value for name, value in trained.items() if name in tensors}
-        checkpoints.write_tensors(str(target), tensors | shared)
-    return target
+def make_records(
+    options: study.Options, commands: study.Commands, teacher: pathlib.Path, vocab: pathlib.Path
+) -> str:
+    """Returns the mixture to train on, of `_SHARES`."""
+    folder = options.work / "data"
+    for name, flags in write_texts(options, teacher).items():
+        flags |= {**_RECORDS, "vocab_file": vocab, "output_file": folder / name, "num_shards": 2}
+        commands.run(name, "create_pretraining_data", flags, folder / f"{name}.manifest.json")
+    return ",".join(f"{folder}/{name}-*-of-*:{share}" for name, share in _SHARES.items())
 
 
 def write_model(
@@ -201,30 +152,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given, options = read_options(arguments)
     tensorflow_start.install()
     commands = study.Commands(options)
-    vocab = given.teacher / "vocab.txt"
+    vocab, folder = given.teacher / "vocab.txt", options.work / "model"
     flags = {
-        "input_file": make_records(options, commands, vocab),
+        "flagfile": "recipes/albert_mini.flags",
+        "input_file": make_records(options, commands, given.teacher, vocab),
         "teacher": given.teacher,
         "vocab_file": vocab,
         "train_batch_tokens": 2048,
         "group_by_length": True,
         "seed": given.seed,
+        "budget_minutes": given.minutes,
+        "output_dir": folder,
     }
-    first = flags | {"budget_minutes": given.minutes}
     if given.init_checkpoint:
-        first |= {"init_checkpoint": given.init_checkpoint, "init_from_teacher": False}
-    best = train(options, commands, "model", first)
-    rounds = _ROUNDS_AGAIN if given.init_checkpoint else _ROUNDS
-    for number, (steps, minutes) in enumerate(rounds):
-        seed = given.seed + number + 1
-        pairs = learn_pairs(options, commands, best, given.teacher, f"pairs_{number}", steps, seed)
-        start = options.work / f"joined_{number}" / "model.ckpt-0"
-        if not options.dry_run:
-            start = join(best, pairs, start.parent)
-        again = {"init_checkpoint": start, "init_from_teacher": False, "budget_minutes": minutes}
-        again |= {"learning_rate": 4e-4, "distill_weights": "0,0.5,0,1,1", "seed": seed}
-        best = train(options, commands, f"model_{number}", flags | again)
-    model = write_model(options, commands, best)
+        flags |= {"init_checkpoint": given.init_checkpoint, "init_from_teacher": False}
+    commands.run("model", "run_pretraining", flags, folder / f"{study.AVERAGE}.index")
+    model = write_model(options, commands, folder / study.AVERAGE)
     if not options.dry_run:
         scores = score_mean_vectors(model, options.data / "glue" / "STS-B" / "dev.tsv")
         print(f"mean vectors on STS-B: {scores}", flush=True)

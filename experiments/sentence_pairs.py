@@ -1,11 +1,9 @@
-"""Pairs of sentences with the similarity that a teacher of single sentences sees in them.
+"""Pairs of sentences from alike to unlike, as a teacher of single sentences sees them.
 
-From Augmented SBERT, Thakur et al., 2021, in the other direction: there a model that reads both
-texts at once labels pairs for one that reads each alone; here the mean vectors of the latter teach
-the former. Pairs are mined, as random ones are almost all unlike. No labels of people are used.
+Pairs are mined with the teacher's mean vectors, as random ones are almost all unlike; from
+Augmented SBERT, Thakur et al., 2021, section 3.1. No labels of people are used.
 """
 
-import csv
 import pathlib
 from collections.abc import Iterator, Sequence
 
@@ -91,34 +89,21 @@ def alter(text: str, other: str, rng: np.random.Generator) -> str:
 
 
 def write(
-    paths: Sequence[pathlib.Path], teacher: pathlib.Path, train: pathlib.Path, dev: pathlib.Path,
-    count: int = 60_000, held_out: int = 2_000,
-) -> None:  # fmt: skip
-    """Writes files of pairs with the columns a, b and score, to train a regression on.
+    paths: Sequence[pathlib.Path], teacher: pathlib.Path, target: pathlib.Path, count: int = 60_000
+) -> None:
+    """Writes documents of two lines: pairs of sentences, in random order.
 
     Args:
       paths: files of text, a sentence in each line, blank lines between documents.
-      teacher: folder of the model whose mean vectors tell the score.
-      train, dev: the files; the second gets `held_out` mined pairs.
-      count: sentences; more than half as many altered copies are added to the training pairs.
+      teacher: folder of the model whose mean vectors tell which sentences are alike.
+      count: sentences; more than half as many are paired with altered copies, too.
     """
     rng = np.random.default_rng(0)
     texts = choose_sentences(paths, count, rng)
-    vectors = unit_vectors(teacher, texts)
-    pairs = flatten(list(mine(vectors, rng)), rng)
-    rows = [(texts[i], texts[j], cosine) for i, j, cosine in pairs]
+    pairs = flatten(list(mine(unit_vectors(teacher, texts), rng)), rng)
+    found = [(texts[i], texts[j]) for i, j, _ in pairs]
     altered = rng.permutation(len(texts))[: int(0.6 * len(texts))]
-    copies = [alter(texts[i], texts[rng.integers(len(texts))], rng) for i in altered]
-    cosines = (unit_vectors(teacher, copies) * vectors[altered]).sum(axis=1)
-    trained = rows[held_out:]
-    trained += [(texts[i], *rest) for i, *rest in zip(altered, copies, cosines, strict=True)]
-    order = rng.permutation(len(trained))
-    for path, part in ((dev, rows[:held_out]), (train, [trained[i] for i in order])):
-        partial = path.with_suffix(".partial")
-        with open(partial, "w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(("a", "b", "score"))
-            for one, other, score in part:
-                ends = (one, other) if rng.random() < 0.5 else (other, one)
-                writer.writerow((*ends, f"{score:.4f}"))
-        partial.rename(path)
+    found += [(texts[i], alter(texts[i], texts[rng.integers(len(texts))], rng)) for i in altered]
+    turned = rng.random(len(found)) < 0.5
+    order = rng.permutation(len(found))
+    study.write_documents(target, ("\n".join(found[i][:: -1 if turned[i] else 1]) for i in order))

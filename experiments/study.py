@@ -143,14 +143,20 @@ def read_documents(path: pathlib.Path) -> Iterator[str]:
                 yield document.strip("\n") + "\n"
 
 
+def write_documents(path: pathlib.Path, documents: Iterable[str]) -> None:
+    """Writes documents, with blank lines between them; the file exists only when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    with open(partial, "w", encoding="utf-8") as file:
+        file.writelines(f"{document.rstrip()}\n\n" for document in documents)
+    partial.rename(path)
+
+
 def divide(path: pathlib.Path, choose: pathlib.Path, report: pathlib.Path) -> None:
     """Writes every second document to `choose`, the others to `report`."""
     documents = list(read_documents(path))
-    for target, part in ((choose, documents[::2]), (report, documents[1::2])):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_suffix(".partial")
-        partial.write_text("\n".join(part), encoding="utf-8")
-        partial.rename(target)
+    write_documents(choose, documents[::2])
+    write_documents(report, documents[1::2])
 
 
 def _found(folder, name):

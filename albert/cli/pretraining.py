@@ -196,6 +196,12 @@ class Settings(training.Settings):
         "already have masks.",
         check=options.fraction,
     )
+    distill_unmasked: float = options.flag(
+        0.0,
+        "With --teacher: fraction of the examples that are not masked, and only teach the hidden "
+        "states of texts as fine-tuning reads them.",
+        check=options.fraction,
+    )
     model: ModelFiles = options.group(ModelFiles)
     optimizer: training.Optimizer = options.group(
         training.Optimizer, optimizer="lamb", learning_rate=0.00176
@@ -213,6 +219,12 @@ class Settings(training.Settings):
         self.optimizer.check()
         self.blimp.check(self.do_eval)
         self.teacher.check(self)
+        if self.distill_unmasked and not (self.teacher.teacher and any(self.teacher.weights[2:])):
+            raise file_io.InputError(
+                f"--distill_unmasked={self.distill_unmasked}: examples without masks teach nothing "
+                "but hidden states; give --teacher, and a weight for them, as in "
+                "--distill_weights=0,0.1,0,1,1"
+            )
         if self.teacher.init_from_teacher:
             self.refuse_given(distillation.WITHOUT_WEIGHTS, "init_from_group0")
         self.schedule.check(self.do_train, self.do_eval)
@@ -236,6 +248,7 @@ def _reject_unused_rules(
 ) -> None:
     """Rejects masking flags that have no effect with these records, {"train": …, "dev": …}."""
     budget, rules = settings.masked_lm_budget, settings.masks.given_rules()
+    rules += ["--distill_unmasked"] if settings.distill_unmasked else []
     train = files["train"]
     if budget and train.without_masks:
         raise file_io.InputError(
@@ -283,7 +296,9 @@ def find_masker(
         source.vocab_file, spm_model_file=source.spm_model_file, rules=source.rules
     )
     tokenization.check_vocab_size(tokenizer, vocab_size)
-    return dynamic_masking.make_masker(config, files, tokenizer, settings.loop.seed)
+    return dynamic_masking.make_masker(
+        config, files, tokenizer, settings.loop.seed, settings.distill_unmasked
+    )
 
 
 def _find_vocabulary(settings: Settings, purpose: str) -> sources.Source:

@@ -30,7 +30,7 @@ from albert.io import file_io
 from albert.text import model_inputs, tokenization
 
 _HINT = "Make the records again with this version of create_pretraining_data"
-_TRAINING, _EVALUATION = 0, 1  # random streams
+_TRAINING, _EVALUATION, _WHOLE = 0, 1, 2  # random streams
 _EVALUATION_SEED = 12345  # of all runs, so that their scores compare
 _SAMPLED_FILES, _SAMPLED_RECORDS = 16, 1024  # that are inspected
 REMAKE = "make the records again, with the vocabulary of the model"
@@ -188,11 +188,13 @@ class Masker:
 
     Attributes:
       seed: non-negative integer, the only source of randomness.
+      whole: fraction of the training examples that get no masks, and predict nothing.
     """
 
     config: masking.MaskingConfig
     vocabulary: instances.Vocabulary
     seed: int
+    whole: float = 0.0
 
     def _draw(
         self,
@@ -273,8 +275,11 @@ class Masker:
             else:
                 word_starts = self.vocabulary.word_starts[input_ids]
             masked = self._draw((_TRAINING, number), input_ids, input_mask, word_starts)
+            random = np.random.default_rng([self.seed, _WHOLE, int(number)]).random(len(input_ids))
+            is_whole = (random < self.whole)[:, np.newaxis]
+            ids = np.where(is_whole, input_ids, masked.input_ids)
             filled = np.arange(self.config.num_slots) < masked.num_predictions[:, np.newaxis]
-            arrays = (masked.input_ids, masked.positions, masked.labels, filled)
+            arrays = (ids, masked.positions, masked.labels, filled & ~is_whole)
             return tuple(array.astype(np.int32) for array in arrays)
 
         names = ("token_boundary", "masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
@@ -318,12 +323,13 @@ def make_masker(
     files: dict[str, RecordFiles],
     tokenizer: tokenization.FullTokenizer,
     seed: int,
+    whole: float = 0.0,
 ) -> Masker:
-    """Makes the `Masker` of records; `files` are by split."""
+    """Makes the `Masker` of records; `files` are by split, `whole` as in `Masker`."""
     pieces = instances.Vocabulary.from_tokenizer(tokenizer)
     for records in files.values():
         records.check_vocabulary(pieces.fingerprint, str(tokenizer.vocabulary_file))
-    return Masker(config, pieces, seed)
+    return Masker(config, pieces, seed, whole)
 
 
 def mean_length(sources: list[input_options.Source]) -> float:

@@ -46,8 +46,8 @@ def write(path, serialized, compress=False):
     return str(path)
 
 
-def masker(config=CONFIG, seed=1):
-    return dynamic_masking.Masker(config, VOCABULARY, seed)
+def masker(config=CONFIG, seed=1, whole=0.0):
+    return dynamic_masking.Masker(config, VOCABULARY, seed, whole)
 
 
 def masked_batch(serialized, number, **kwargs):
@@ -108,6 +108,20 @@ def test_masks_depend_on_seed_and_number_alone():
         np.testing.assert_array_equal(once[name], again[name])
     for other in (masked_batch(serialized, 8), masked_batch(serialized, 7, seed=2)):
         assert (other["masked_lm_positions"] != once["masked_lm_positions"]).any()
+
+
+def test_some_examples_stay_whole_and_predict_nothing():
+    rows = ids, *_ = make_rows(400)
+    serialized = serialize(rows)
+    all_masked, found = masked_batch(serialized, 3), masked_batch(serialized, 3, whole=0.6)
+    is_whole = ~found["masked_lm_weights"].any(axis=1)
+    assert 0.5 < is_whole.mean() < 0.7 and all_masked["masked_lm_weights"].any(axis=1).all()
+    np.testing.assert_array_equal(found["input_ids"][is_whole], ids[is_whole])
+    for name in found:  # the masks of the others are the same
+        np.testing.assert_array_equal(found[name][~is_whole], all_masked[name][~is_whole])
+    again, other = (masked_batch(serialized, number, whole=0.6) for number in (3, 4))
+    np.testing.assert_array_equal(found["input_ids"], again["input_ids"])
+    assert (is_whole == other["masked_lm_weights"].any(axis=1)).any()
 
 
 def test_masks_can_be_drawn_again_at_every_step():

@@ -193,6 +193,7 @@ STATIC = {"input_file": "static", "max_predictions_per_seq": 4}
             {**STATIC, "masked_lm_budget": 0.1, "spm_model_file": None},
             "--masked_lm_budget needs the vocabulary of the records: --spm_model_file or",
         ),
+        ({"distill_unmasked": 0.5}, "without masks teach nothing but hidden states; give --teach"),
         ({"masked_lm_budget": 0.1}, "those of .*plain-0 have none: give --masked_lm_prob=0.1"),
         ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5 must be between 0 and 1"),
         ({"train_batch_tokens": 100}, "--train_batch_tokens=100 cannot be combined with --train_b"),
@@ -267,9 +268,20 @@ def test_every_flag_of_masks_reaches_the_masker(inputs):
     given += ("--nodo_whole_word_mask", "--do_permutation")
     settings = parse(
         *given, f"--spm_model_file={TINY}", f"--albert_config_file={inputs / 'config.json'}",
-        "--max_predictions_per_seq=9", "--seed=5",
+        "--max_predictions_per_seq=9", "--seed=5", "--distill_unmasked=0.4",
     )  # fmt: skip
     masker = pretraining.find_masker(settings, files, 400)
     assert masker.config == masking.MaskingConfig(9, 0.3, 2, False, False, True)
-    assert masker.seed == 5 and masker.vocabulary.fingerprint in files["dev"].fingerprints.values()
+    assert (masker.seed, masker.whole) == (5, 0.4)
+    assert masker.vocabulary.fingerprint in files["dev"].fingerprints.values()
     assert len(settings.masks.given_rules()) == len(given)
+
+
+def test_records_with_masks_are_whole_where_masks_are_drawn_again(inputs):
+    files = dict.fromkeys(("train", "dev"), dynamic_masking.inspect([str(inputs / "static.gz")]))
+    given = ("--distill_unmasked=0.4", f"--spm_model_file={TINY}")
+    given += (f"--albert_config_file={inputs / 'config.json'}",)
+    with pytest.raises(file_io.InputError, match="^--distill_unmasked: .* holds records with mask"):
+        pretraining.find_masker(parse(*given), files, 400)
+    again = parse(*given, "--masked_lm_budget=0.2")
+    assert pretraining.find_masker(again, files, 400).whole == 0.4

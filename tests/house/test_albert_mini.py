@@ -1,19 +1,18 @@
-"""How the model in the package is made: its commands, and the pairs that it learns from."""
+"""How the model in the package is made: its commands, and the texts that it learns from."""
 
-import csv
 import importlib
 import sys
 
 import numpy as np
 import pytest
 
-from albert.model import checkpoints, heads, pretraining_heads
 from tests.support import builders, command_lines
 from tests.support.sources import ROOT
 
 sys.path.insert(0, str(ROOT))
-albert_mini, sentence_pairs = (
-    importlib.import_module(f"experiments.{name}") for name in ("albert_mini", "sentence_pairs")
+albert_mini, cloze_questions, sentence_pairs = (
+    importlib.import_module(f"experiments.{name}")
+    for name in ("albert_mini", "cloze_questions", "sentence_pairs")
 )
 WORDS = "the old house near river was sold to a man who came from town last year".split()
 
@@ -30,10 +29,8 @@ def test_its_commands_are_accepted(tmp_path, capsys, monkeypatch):
             script, *arguments = line.removeprefix("python -m albert.").split(" ")
             scripts.append(script)
             command_lines.read(script, *arguments).check()
-    trained = [script for script in scripts if script in ("run_pretraining", "run_classifier")]
-    rounds = ["run_pretraining", *["run_classifier", "run_pretraining"] * 2]
-    assert trained[: len(rounds)] == rounds
-    assert scripts[:2] == ["create_pretraining_data"] * 2 and "export_to_huggingface" in scripts
+    expected = [*["create_pretraining_data"] * 4, "run_pretraining", "export_to_huggingface"]
+    assert scripts[:6] == expected and "run_classifier" in scripts
 
 
 def test_pairs_are_from_alike_to_unlike():
@@ -61,33 +58,56 @@ def test_altered_copies_have_words_of_both():
     assert any(copy[0] != "a" and sorted(copy) == text.split() for copy in copies)
 
 
-def test_files_of_pairs_have_the_cosines_of_the_teacher(tmp_path):
-    folder = builders.write_classifier(tmp_path / "teacher", pooling="mean")
+@pytest.fixture
+def text(tmp_path):
     rng = np.random.default_rng(0)
-    lines = [" ".join(rng.choice(WORDS, 6)) for _ in range(60)]
-    (tmp_path / "text").write_text("\n".join([*lines[:30], "", *lines[30:]]) + "\n")
-    files = (tmp_path / "train.csv", tmp_path / "dev.csv")
-    sentence_pairs.write([tmp_path / "text"], folder, *files, count=40, held_out=10)
-    train, dev = ([*csv.DictReader(file.read_text().splitlines())] for file in files)
-    assert len(dev) == 10 and len(train) > 40
-    vectors = [sentence_pairs.unit_vectors(folder, [row[x] for row in train]) for x in "ab"]
-    expected = (vectors[0] * vectors[1]).sum(axis=1)
-    found = [float(row["score"]) for row in train]
-    np.testing.assert_allclose(found, expected, atol=1e-3)
-    assert not [path for path in tmp_path.iterdir() if path.suffix == ".partial"]
+    lines = [" ".join([*rng.choice(WORDS, 9), f"Anna {i} ."]) for i in range(60)]
+    path = tmp_path / "text"
+    path.write_text("\n".join([*lines[:30], "", *lines[30:]]) + "\n")
+    return path
 
 
-def test_a_joined_model_has_one_head_and_the_other_encoder(tmp_path):
-    config = builders.PRETRAINING_CONFIG
-    first = pretraining_heads.PretrainingModel(config, seed=1)
-    builders.write_model(tmp_path / "first", first, config)
-    second = heads.RegressionModel(config, seed=2)
-    checkpoints.save(str(tmp_path / "second"), second)
-    head, encoder = tmp_path / "first" / "model.ckpt-best", tmp_path / "second"
-    for _ in range(2):  # the second time it is there
-        target = albert_mini.join(head, encoder, tmp_path / "joined")
-    found, *parts = (checkpoints.read_tensors(str(path)) for path in (target, head, encoder))
-    assert found.keys() == parts[0].keys()
-    for name, value in found.items():
-        np.testing.assert_array_equal(value, parts[name.startswith("bert/")][name])
-    assert (tmp_path / "joined" / "albert_config.json").exists()
+def read_documents(path):
+    assert not path.with_suffix(".partial").exists()
+    return [document.split("\n") for document in path.read_text().rstrip().split("\n\n")]
+
+
+def test_files_of_pairs_have_two_lines_in_each_document(tmp_path, text):
+    folder, target = builders.write_classifier(tmp_path / "teacher", pooling="mean"), tmp_path / "a"
+    sentence_pairs.write([text], folder, target, count=40)
+    pairs, lines = read_documents(target), {*text.read_text().splitlines()}
+    assert len(pairs) > 40 and {len(pair) for pair in pairs} == {2}
+    known = [[line in lines for line in pair] for pair in pairs]
+    assert all(map(any, known)) and any(map(all, known))  # one of a pair may be an altered copy
+    assert {(False, True), (True, False)} < {*map(tuple, known)}
+
+
+def test_questions_lack_the_answer_that_the_passage_has(tmp_path, text):
+    cloze_questions.write([text], tmp_path / "questions", count=50)
+    pairs, words = read_documents(tmp_path / "questions"), {*WORDS, "Anna", "?"}
+    assert len(pairs) == 50
+    asked = {*"who what where which when year how many much".split()}
+    for question, passage in pairs:
+        assert question.endswith(" ?") and {*question.split()} & asked
+        assert len(passage.split()) <= 95
+        others = {word for word in question.split() if not word.isdigit()} - asked
+        assert others <= words
+    of_one = [p for q, p in pairs if not {"Anna", *map(str, range(60))} & {*q.split()}]
+    assert len(of_one) > 25  # the name and the number after it are mostly the answer
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("the house was sold in 1872 to them .", {"when", "what year", "how many", "how much"}),
+        ("then the house was sold to Anna .", {"who", "what", "where", "which"}),
+        ("the house was sold again and again .", {"what", "which", "why", "how"}),
+    ],
+)
+def test_the_question_word_fits_the_answer(words, wanted):
+    rng, answer = np.random.default_rng(3), {"1872", "Anna"}
+    questions = [cloze_questions.ask(words.split(), rng) for _ in range(60)]
+    for question in questions:
+        assert any(f" {word} " in f" {question}" for word in wanted)
+    assert not answer & {word for question in questions for word in question.split()}
+    assert len({*questions}) > 20
