@@ -25,7 +25,7 @@ RATES = (1e-4, 2e-4, 3e-4)  # more than those of models whose layers are not sha
 _NON_COMMERCIAL = ("others_07", "others_08")
 # Fractions of the examples: single sentences, two long texts, two sentences that may be alike, and
 # questions with passages.
-_SHARES = {"single": 0.4, "long": 0.25, "alike": 0.2, "questions": 0.15}
+_SHARES = {"single": 0.35, "long": 0.2, "alike": 0.25, "questions": 0.2}
 _RECORDS = {"max_seq_length": 128, "sentence_task": "none", "mask_in_training": True}
 
 
