@@ -198,8 +198,8 @@ class Settings(training.Settings):
     )
     distill_unmasked: float = options.flag(
         0.0,
-        "With --teacher: fraction of the examples that are not masked, and only teach the hidden "
-        "states of texts as fine-tuning reads them.",
+        "With --teacher: fraction of the examples that are not masked; they teach the hidden states "
+        "of texts as fine-tuning reads them, and no masked words.",
         check=options.fraction,
     )
     model: ModelFiles = options.group(ModelFiles)
@@ -221,8 +221,8 @@ class Settings(training.Settings):
         self.teacher.check(self)
         if self.distill_unmasked and not (self.teacher.teacher and any(self.teacher.weights[2:])):
             raise file_io.InputError(
-                f"--distill_unmasked={self.distill_unmasked}: examples without masks teach nothing "
-                "but hidden states; give --teacher, and a weight for them, as in "
+                f"--distill_unmasked={self.distill_unmasked}: examples without masks teach hidden "
+                "states; give --teacher, and a weight for these, as in "
                 "--distill_weights=0,0.1,0,1,1"
             )
         if self.teacher.init_from_teacher:

@@ -193,7 +193,10 @@ STATIC = {"input_file": "static", "max_predictions_per_seq": 4}
             {**STATIC, "masked_lm_budget": 0.1, "spm_model_file": None},
             "--masked_lm_budget needs the vocabulary of the records: --spm_model_file or",
         ),
-        ({"distill_unmasked": 0.5}, "without masks teach nothing but hidden states; give --teach"),
+        (
+            {"distill_unmasked": 0.5},
+            "examples without masks teach hidden states; give --teacher, and a",
+        ),
         ({"masked_lm_budget": 0.1}, "those of .*plain-0 have none: give --masked_lm_prob=0.1"),
         ({"masked_lm_prob": 1.5}, "--masked_lm_prob=1.5 must be between 0 and 1"),
         ({"train_batch_tokens": 100}, "--train_batch_tokens=100 cannot be combined with --train_b"),
