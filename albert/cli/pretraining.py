@@ -198,8 +198,8 @@ class Settings(training.Settings):
     )
     distill_unmasked: float = options.flag(
         0.0,
-        "With --teacher: fraction of the examples that are not masked; they teach the hidden states "
-        "of texts as fine-tuning reads them, and no masked words.",
+        "With --teacher: fraction of the examples that are not masked; they teach the hidden "
+        "states of texts as fine-tuning reads them, and no masked words.",
         check=options.fraction,
     )
     model: ModelFiles = options.group(ModelFiles)
