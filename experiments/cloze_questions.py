@@ -59,7 +59,7 @@ def write(paths: Sequence[pathlib.Path], target: pathlib.Path, count: int = 120_
 
 def _iter_pairs(path: pathlib.Path, rng: np.random.Generator) -> Iterator[tuple[str, str]]:
     for document in study.read_documents(path):
-        lines = document.split("\n")
+        lines = document.rstrip("\n").split("\n")
         for i, line in enumerate(lines):
             words = line.split()
             if len(words) not in _WORDS:

@@ -96,6 +96,14 @@ def test_questions_lack_the_answer_that_the_passage_has(tmp_path, text):
     assert len(of_one) > 25  # the name and the number after it are mostly the answer
 
 
+def test_every_question_has_a_passage(tmp_path, text):
+    """A fifth of the passages is from nearby, where a short document may end."""
+    lines, path = [line for line in text.read_text().splitlines() if line], tmp_path / "short"
+    path.write_text("\n\n".join("\n".join(lines[i : i + 2]) for i in range(0, 60, 2)))
+    cloze_questions.write([path], tmp_path / "questions")
+    assert {len(pair) for pair in read_documents(tmp_path / "questions")} == {2}
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
