@@ -4,8 +4,8 @@
 
 Every step is a command of this package; a finished one is skipped, and an interrupted training
 resumes. Fine-tuning is that of the study `real_weights`, with three seeds, so that the scores
-compare with those of the teacher. `--install` puts the model into the package; its card, README.md,
-is written by hand.
+compare with those of the teacher. `--install` puts the model into the package and its scores into
+`results/albert_mini`; its card, README.md, is written by hand.
 """
 
 import argparse
@@ -123,7 +123,7 @@ def fine_tune(options: study.Options, commands: study.Commands, model: pathlib.P
         real_weights.Options(
             options.data,
             options.work / "tasks",
-            HERE / "results" / "albert_mini",
+            options.work / "results",
             only=TASKS,
             dry_run=options.dry_run,
             weights=model,
@@ -142,7 +142,9 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, s
     parser.add_argument("--minutes", type=float, default=90, help="time of pre-training")
     parser.add_argument("--init_checkpoint", help="continue from these weights, not the teacher's")
     parser.add_argument("--seed", type=int, default=1, help="another one to read texts again by")
-    parser.add_argument("--install", action="store_true", help="put the model into the package")
+    parser.add_argument(
+        "--install", action="store_true", help="put model and scores into the project"
+    )
     parser.add_argument("--dry_run", action="store_true")
     given = parser.parse_args(arguments)
     return given, study.Options(given.data, given.work, given.work, dry_run=given.dry_run)
@@ -174,12 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fine_tune(options, commands, model)
     if given.install and not options.dry_run:
         target = HERE.parent / "albert" / "pretrained" / "albert_mini"
-        shutil.copytree(
-            model,
-            target,
-            dirs_exist_ok=True,
-            ignore=shutil.ignore_patterns("README.md", "*.manifest.json"),
-        )
+        skipped = shutil.ignore_patterns("README.md", "*.manifest.json")
+        shutil.copytree(model, target, dirs_exist_ok=True, ignore=skipped)
+        records = HERE / "results" / "albert_mini"
+        shutil.copytree(options.work / "results", records, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":
