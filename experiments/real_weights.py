@@ -9,8 +9,8 @@ chosen after a whole training, as SQuAD is not learned in a short one.
 With ``--peer``, a Python with torch and transformers, `real_weights_peer.py`
 trains the same model with the same rate, steps, batch size and seeds. With ``--pooling`` the head
 reads something else than the folder of the weights says. Every finished run is a file in
-`experiments/results/real_weights/`, and is skipped when the command is started again; ``table.md``
-there has means and intervals.
+`experiments/results/real_weights/`, and is skipped when the command is started again, unless it has
+other weights or settings, which is an error; ``table.md`` there has means and intervals.
 """
 
 import argparse
@@ -199,6 +199,8 @@ class Study:
     def __init__(self, options: Options) -> None:
         self._options, self._commands = options, study.Commands(options)
         self._weights = find_weights(options)
+        file = str(self._weights / "model.safetensors")
+        self._sha256 = None if options.dry_run else file_io.sha256(file)
 
     def _prefix(self, name: str) -> str:
         """Returns how the names of a task's runs begin."""
@@ -253,19 +255,31 @@ class Study:
             "save_checkpoints_steps": steps,
         }
 
+    def _settings(self, flags: dict[str, Any]) -> dict[str, Any]:
+        """Returns the part of a run's record that is known before the run is made."""
+        names = {"learning_rate": "learning_rate", "precision": "precision", "steps": "train_step"}
+        known = {key: flags[flag] for key, flag in names.items() if flag in flags}
+        return {"weights": self._sha256, **known}
+
     def _run(self, task: str, run: str, flags: dict[str, Any]) -> dict[str, Any]:
-        """Fine-tunes for a task; returns the record of the run, which has this name."""
+        """Returns the record of a run, which has this name; fine-tunes if there is none yet."""
+        return self.recorded(run, self._settings(flags), lambda: self._make(task, run, flags))
+
+    def _make(self, task: str, run: str, flags: dict[str, Any]) -> dict[str, Any]:
+        """Fine-tunes for a task, or finds that done in --work; returns the record of the run."""
         folder = pathlib.Path(flags["output_dir"])
         script = _TWO_HOURS["tasks"][task]["script"] if task in OF_TWO_HOURS else "run_classifier"
         self._commands.run(run, script, flags, folder / "run.json")
         if self._options.dry_run:
             return {}
         scores, facts = study.last_scores(folder), study.describe(folder)
+        made = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         return {
             **{key: scores[key] for key in score_names(task)},
             "steps": scores["step"],  # the cost also counts steps that a killed run made again
             **{key: facts[key] for key in ("machine", "commit")},
-            **{key: flags[key] for key in ("learning_rate", "precision")},
+            **{key: made["flags"][key]["value"] for key in ("learning_rate", "precision")},
+            "weights": made["inputs"]["init_checkpoint"]["sha256"],
         }
 
     def choose_rate(self, name: str) -> float:
@@ -280,15 +294,14 @@ class Study:
         for rate in options.rates:
             run = f"{self._prefix(name)}-rate_{rate:g}"
             flags = self._flags(name, part, run, rate, short=True)
-            scores = self.recorded(run, lambda run=run, flags=flags: self._run(name, run, flags))
-            found[rate] = scores.get(metric, 0.0)
+            found[rate] = self._run(name, run, flags).get(metric, 0.0)
         return max(found, key=found.__getitem__)
 
     def fine_tune(self, name: str, rate: float, seed: int) -> None:
         """Makes the run of a seed."""
         run = f"{self._prefix(name)}-seed_{seed}"
         flags = self._flags(name, self._options.data, run, rate) | {"seed": seed}
-        self.recorded(run, lambda: self._run(name, run, flags))
+        self._run(name, run, flags)
 
     def fine_tune_by_peer(self, name: str, rate: float, seed: int) -> None:
         """Makes the run of a seed with transformers."""
@@ -315,18 +328,32 @@ class Study:
             found = {
                 key: float(f(answer["labels"], answer["predictions"])) for key, f in task.scores
             }
-            facts = {"learning_rate": rate, "steps": request["steps"], "precision": "float32"}
-            return {**found, **facts}
+            return {**found, **settings}
 
-        self.recorded(run, make)
+        settings = self._settings({"learning_rate": rate, "precision": "float32", **lengths})
+        self.recorded(run, settings, make)
 
-    def recorded(self, run: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Returns the record of a run, which is made if there is none yet."""
+    def recorded(
+        self, run: str, settings: dict[str, Any], make: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Returns the record of a run, which is made if there is none yet.
+
+        Raises:
+          SystemExit: the record has other settings.
+        """
         path = self._options.results / f"{run}.json"
-        if path.exists():
-            return json.loads(path.read_text(encoding="utf-8"))
-        values = make()
-        if not self._options.dry_run:
+        is_new = not path.exists()
+        values = make() if is_new else json.loads(path.read_text(encoding="utf-8"))
+        if self._options.dry_run:
+            return values
+        for key, value in settings.items():
+            if values.get(key) != value:
+                where = f"{self._options.work / 'runs' / run}" if is_new else f"{path}"
+                raise SystemExit(
+                    f"error: {where} has {key} {values.get(key)}, and this run {value}; give "
+                    "another --results and another --work, or remove it to make the run again"
+                )
+        if is_new:
             path.parent.mkdir(parents=True, exist_ok=True)
             file_io.write_json(str(path), values)
         return values

@@ -1,6 +1,7 @@
 """The studies of `experiments/`: their commands, one of them in earnest, and their report."""
 
 import gzip
+import hashlib
 import importlib
 import itertools
 import json
@@ -486,18 +487,66 @@ def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
     assert not parts
 
 
-def test_the_steps_of_a_record_are_those_of_the_training(tmp_path):
-    """Not those that were made, of which a run that was killed made some again."""
+def write_runs_of_race(tmp_path, weights=b"weights"):
+    """Runs that are done, in the folder of the work; the first one was killed once."""
+    (tmp_path / "weights").mkdir(exist_ok=True)
+    (tmp_path / "weights/model.safetensors").write_bytes(weights)
     for seed in real_weights.SEEDS:
         folder = tmp_path / "work" / "runs" / f"RACE-ours-seed_{seed}"
         folder.mkdir(parents=True)
-        record = {"status": "done", "sessions": [{}], "cost": {"steps": 430}}
+        record = {
+            "status": "done",
+            "sessions": [{}],
+            "cost": {"steps": 430 if seed == 1 else 250},
+            "flags": {"learning_rate": {"value": 1e-4}, "precision": {"value": "float32"}},
+            "inputs": {"init_checkpoint": {"sha256": hashlib.sha256(b"weights").hexdigest()}},
+        }
         file_io.write_json(str(folder / "run.json"), record)
         row = {"kind": "eval", "step": 250, "checkpoint": "model.ckpt-250", "eval_accuracy": 0.5}
         (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+
+
+def test_the_steps_of_a_record_are_those_of_the_training(tmp_path):
+    """Not those that were made, of which a run that was killed made some again."""
+    write_runs_of_race(tmp_path)
     assert real_weights_of(tmp_path, "--rates=1e-4", "--only=RACE") == 0
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
     assert [record["steps"] for record in records] == [250] * 3
+
+
+def test_runs_with_other_weights_or_settings_are_not_taken_for_those_of_a_study(tmp_path):
+    """Neither records nor trainings that are done."""
+    flags = ("--rates=1e-4", "--only=RACE")
+    write_runs_of_race(tmp_path, weights=b"other weights")
+    shown = [hashlib.sha256(weights).hexdigest() for weights in (b"weights", b"other weights")]
+    named = "runs/RACE-ours-seed_1 has weights {}, and this run {}; give another".format(*shown)
+    with pytest.raises(SystemExit, match=named):
+        real_weights_of(tmp_path, *flags)
+    assert not (tmp_path / "results").exists()
+
+    (tmp_path / "weights/model.safetensors").write_bytes(b"weights")
+    assert real_weights_of(tmp_path, *flags) == 0
+    assert real_weights_of(tmp_path, *flags) == 0
+    records = {path: path.read_bytes() for path in (tmp_path / "results").glob("*.json")}
+    for message, *other in (
+        ("seed_1.json has learning_rate 0.0001, and this run 0.0002", "--rates=2e-4"),
+        ("seed_1.json has precision float32, and this run bfloat16", "--precision=bfloat16"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            real_weights_of(tmp_path, *flags, *other)
+    (tmp_path / "weights/model.safetensors").write_bytes(b"other weights")
+    with pytest.raises(SystemExit, match="seed_1.json has weights"):
+        real_weights_of(tmp_path, *flags)
+    assert records == {path: path.read_bytes() for path in (tmp_path / "results").glob("*.json")}
+
+
+def test_recorded_scores_name_their_weights():
+    """One model in each folder, that of the package in its own."""
+    shipped = file_io.sha256(str(ROOT / "albert/pretrained/albert_mini/model.safetensors"))
+    for name, weights in (("real_weights", real_weights.SHA256), ("albert_mini", shipped)):
+        for folder in (name, f"{name}_150"):
+            paths = [*(ROOT / "experiments/results" / folder).glob("*.json")]
+            assert paths and {json.loads(p.read_text())["weights"] for p in paths} == {weights}
 
 
 def test_the_table_of_real_weights_has_means_and_differences(tmp_path):
