@@ -278,7 +278,8 @@ class Study:
             **{key: scores[key] for key in score_names(task)},
             "steps": scores["step"],  # the cost also counts steps that a killed run made again
             **{key: facts[key] for key in ("machine", "commit")},
-            **{key: made["flags"][key]["value"] for key in ("learning_rate", "precision")},
+            "learning_rate": made["flags"]["learning_rate"]["value"],
+            "precision": made["flags"]["precision"]["value"].removeprefix("mixed_"),
             "weights": made["inputs"]["init_checkpoint"]["sha256"],
         }
 

@@ -487,7 +487,7 @@ def test_rates_are_chosen_on_a_part_of_the_training_data(tmp_path):
     assert not parts
 
 
-def write_runs_of_race(tmp_path, weights=b"weights"):
+def write_runs_of_race(tmp_path, weights=b"weights", precision="float32"):
     """Runs that are done, in the folder of the work; the first one was killed once."""
     (tmp_path / "weights").mkdir(exist_ok=True)
     (tmp_path / "weights/model.safetensors").write_bytes(weights)
@@ -498,7 +498,7 @@ def write_runs_of_race(tmp_path, weights=b"weights"):
             "status": "done",
             "sessions": [{}],
             "cost": {"steps": 430 if seed == 1 else 250},
-            "flags": {"learning_rate": {"value": 1e-4}, "precision": {"value": "float32"}},
+            "flags": {"learning_rate": {"value": 1e-4}, "precision": {"value": precision}},
             "inputs": {"init_checkpoint": {"sha256": hashlib.sha256(b"weights").hexdigest()}},
         }
         file_io.write_json(str(folder / "run.json"), record)
@@ -538,6 +538,15 @@ def test_runs_with_other_weights_or_settings_are_not_taken_for_those_of_a_study(
     with pytest.raises(SystemExit, match="seed_1.json has weights"):
         real_weights_of(tmp_path, *flags)
     assert records == {path: path.read_bytes() for path in (tmp_path / "results").glob("*.json")}
+
+
+def test_the_precision_of_a_training_has_two_names(tmp_path):
+    """`run.json` has the longer one."""
+    write_runs_of_race(tmp_path, precision="mixed_bfloat16")
+    flags = ("--rates=1e-4", "--only=RACE", "--precision=bfloat16")
+    assert real_weights_of(tmp_path, *flags) == 0
+    records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*.json")]
+    assert [record["precision"] for record in records] == ["bfloat16"] * 3
 
 
 def test_recorded_scores_name_their_weights():
