@@ -142,6 +142,7 @@ def read_options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, s
     parser.add_argument("--minutes", type=float, default=90, help="time of pre-training")
     parser.add_argument("--init_checkpoint", help="continue from these weights, not the teacher's")
     parser.add_argument("--seed", type=int, default=1, help="another one to read texts again by")
+    parser.add_argument("--learning_rate", type=float, help="in place of the recipe's")
     parser.add_argument(
         "--install", action="store_true", help="put model and scores into the project"
     )
@@ -168,6 +169,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     if given.init_checkpoint:
         flags |= {"init_checkpoint": given.init_checkpoint, "init_from_teacher": False}
+    if given.learning_rate:
+        flags["learning_rate"] = given.learning_rate
     commands.run("model", "run_pretraining", flags, folder / f"{study.AVERAGE}.index")
     model = write_model(options, commands, folder / study.AVERAGE)
     if not options.dry_run:

@@ -22,13 +22,18 @@ def test_its_commands_are_accepted(tmp_path, capsys, monkeypatch):
     folders = {name: tmp_path / name for name in ("teacher", "data", "work")}
     (tmp_path / "data" / "corpus_large").mkdir(parents=True)
     (tmp_path / "data" / "corpus_large" / "books_00.txt").write_text("")
-    albert_mini.main([*(f"--{name}={path}" for name, path in folders.items()), "--dry_run"])
-    scripts = []
+    given = [f"--{name}={path}" for name, path in folders.items()]
+    albert_mini.main([*given, "--learning_rate=6e-4", "--dry_run"])
+    scripts, rates = [], []
     for line in capsys.readouterr().out.splitlines():
         if line.startswith("python -m albert."):
             script, *arguments = line.removeprefix("python -m albert.").split(" ")
             scripts.append(script)
-            command_lines.read(script, *arguments).check()
+            settings = command_lines.read(script, *arguments)
+            settings.check()
+            if script == "run_pretraining":
+                rates.append(settings.optimizer.learning_rate)
+    assert rates == [6e-4]  # the flag file has another one
     expected = [*["create_pretraining_data"] * 4, "run_pretraining", "export_to_huggingface"]
     tasks = {"run_classifier", "run_squad_v1"}  # also where scores of other weights are recorded
     assert scripts[:6] == expected and set(scripts[6:]) == tasks
