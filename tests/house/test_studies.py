@@ -517,6 +517,8 @@ def test_the_steps_of_a_record_are_those_of_the_training(tmp_path):
 def test_runs_with_other_weights_or_settings_are_not_taken_for_those_of_a_study(tmp_path):
     """Neither records nor trainings that are done."""
     flags = ("--rates=1e-4", "--only=RACE")
+    with pytest.raises(SystemExit, match="no model.safetensors in "):
+        real_weights_of(tmp_path, *flags)
     write_runs_of_race(tmp_path, weights=b"other weights")
     shown = [hashlib.sha256(weights).hexdigest() for weights in (b"weights", b"other weights")]
     named = "runs/RACE-ours-seed_1 has weights {}, and this run {}; give another".format(*shown)
